@@ -1,0 +1,19 @@
+"""Decoders over one step protocol: autoregressive, self-speculation, direct block diffusion."""
+
+from gravityocr.decoding.autoregressive import decode_autoregressive
+from gravityocr.decoding.diffusion import decode_diffusion
+from gravityocr.decoding.request import Decoded, Finish, Request, Slots
+from gravityocr.decoding.speculative import decode_speculative
+from gravityocr.decoding.trace import RoundTrace, trace_html
+
+__all__ = [
+    "Decoded",
+    "Finish",
+    "Request",
+    "RoundTrace",
+    "Slots",
+    "decode_autoregressive",
+    "decode_diffusion",
+    "decode_speculative",
+    "trace_html",
+]

@@ -1,0 +1,97 @@
+"""What happened in each round, as data and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gravityocr.decoding.request import Decoded
+
+DecodeToken = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class RoundTrace:
+    """Hold one round of one sequence.
+
+    `n_accepted` is A of the acceptance rule; where a stop token or the limit cut the round, `committed` is
+    shorter than A + 2.
+    """
+
+    x0: int
+    a0: int
+    drafts: list[int]
+    predictions: list[int]
+    n_accepted: int
+    committed: list[int]
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether a stop token or the limit cut the round."""
+        return len(self.committed) < self.n_accepted + 2
+
+    def draft_states(self) -> list[str]:
+        """Name what became of each draft: accepted, cut (agreed, behind the end) or rejected."""
+        n_kept = min(self.n_accepted, len(self.committed) - 1)
+        n_cut = self.n_accepted - n_kept
+        return ["accepted"] * n_kept + ["cut"] * n_cut + ["rejected"] * (len(self.drafts) - self.n_accepted)
+
+
+_STYLE = """
+body { font: 15px/1.6 system-ui, sans-serif; margin: 2rem; color: #1c1c1c; background: #fff; }
+table { border-collapse: collapse; } th, td { text-align: left; vertical-align: top; padding: .35rem .6rem; }
+tr + tr { border-top: 1px solid #ddd; }
+.t { font-family: ui-monospace, monospace; white-space: pre; padding: 0 .2rem; border-radius: 3px; }
+.x0, .cut { background: #e8e8e8; color: #555; } .a0 { background: #dbe9ff; }
+.accepted { background: #c9f2cf; } .rejected { background: #ffd3d0; text-decoration: line-through; }
+.correction { background: #dbe9ff; outline: 1px solid #4a78c0; }
+.cut { text-decoration: line-through dotted; }
+"""
+
+_LEGEND = (
+    ("x0", "boundary"),
+    ("a0", "exact first token"),
+    ("accepted", "accepted draft"),
+    ("rejected", "rejected draft"),
+    ("correction", "verifier's token"),
+    ("cut", "behind the stop token or the limit"),
+)
+
+
+def trace_html(result: Decoded, decode_token: DecodeToken) -> str:
+    """Return a self-contained page that shows each round of a self-speculative decode.
+
+    Drafts are green where accepted and struck through in red where rejected, followed by the verifier's own
+    token. Token texts are escaped. A result decoded without `trace=True` shows no rounds.
+    """
+    rows = "\n".join(_row(number, one, decode_token) for number, one in enumerate(result.trace, start=1))
+    legend = " ".join(f'<span class="t {state}">{escape(text)}</span>' for state, text in _LEGEND)
+    text = "".join(_token(token, "", decode_token) for token in result.ids)
+    tpf = f"{result.tpf:.2f}" if result.n_forwards else "none"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Decode trace</title>\n'
+        f"<style>{_STYLE}</style></head><body>\n<h1>Decode trace</h1>\n"
+        f"<p>{len(result.ids)} tokens, {result.n_rounds} rounds, {result.n_forwards} forwards, "
+        f"{result.n_accepted} drafts accepted, TPF {tpf}, ended by {escape(result.finish)}.</p>\n"
+        f"<p>{legend}</p>\n"
+        "<table><thead><tr><th>round</th><th>boundary and draft</th><th>verifier</th><th>committed</th></tr>"
+        f"</thead>\n<tbody>\n{rows}\n</tbody></table>\n<h2>Output</h2>\n<p>{text}</p>\n</body></html>\n"
+    )
+
+
+def _row(number: int, one: RoundTrace, decode_token: DecodeToken) -> str:
+    drafted = _token(one.x0, "x0", decode_token) + _token(one.a0, "a0", decode_token)
+    for token, state in zip(one.drafts, one.draft_states(), strict=True):
+        drafted += _token(token, state, decode_token)
+    correction = _token(one.predictions[one.n_accepted], "cut" if one.is_cut else "correction", decode_token)
+    count = f"{len(one.committed)} ({one.n_accepted} of {len(one.drafts)} drafts agree)"
+    return f"<tr><td>{number}</td><td>{drafted}</td><td>{correction}</td><td>{count}</td></tr>"
+
+
+def _token(token: int, state: str, decode_token: DecodeToken) -> str:
+    # White space is made visible: a token that is one line break would otherwise leave no mark.
+    text = escape(decode_token(token)).replace("\n", "\u21b5").replace("\t", "\u21e5").replace("\r", "\u240d")
+    return f'<span class="{f"t {state}".strip()}" title="{token}">{text}</span>'

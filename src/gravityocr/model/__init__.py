@@ -1,0 +1,1 @@
+"""The GLM-OCR network: vision tower, decoder, attention visibility, K/V slots, prompts and checkpoints."""

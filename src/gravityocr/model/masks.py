@@ -1,0 +1,65 @@
+"""The one visibility rule: who may attend to whom, built from small predicates.
+
+Every pattern of the product is a predicate over a query row and a key row. Decoding needs only the highest slot that
+each row sees (`slot_mask`; the limits themselves are part of the round); training needs the mask of a packed row
+(`joint_mask`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PREFIX, CLEAN, CORRUPT_A, CORRUPT_B = 0, 1, 2, 3
+"""Stream tags of a packed row."""
+
+
+@dataclass(frozen=True)
+class RowTags:
+    """What the visibility rule knows of each token of a packed row.
+
+    *Shapes*: all [..., n]. `segment` numbers the samples of the row (-1 is padding), `stream` is PREFIX, CLEAN,
+    CORRUPT_A or CORRUPT_B, `index` counts tokens within the prefix or within the response, `block` is the
+    diffusion block of a response token (-1 in the prefix).
+    """
+
+    segment: Tensor
+    stream: Tensor
+    index: Tensor
+    block: Tensor
+
+
+def joint_mask(tags: RowTags) -> Tensor:
+    """Return who sees whom in a packed row of joint training.
+
+    Prefix: causal. Clean: prefix and earlier clean tokens. Corrupt block k: prefix, clean blocks before k and its own
+    block of its own stream in both directions. Padding sees itself, so that no softmax row is empty.
+
+    *Shapes*: [..., n, n] bool, query row by key column. *Source*: section 3.
+    """
+    q_segment, k_segment = tags.segment[..., :, None], tags.segment[..., None, :]
+    q_stream, k_stream = tags.stream[..., :, None], tags.stream[..., None, :]
+    q_index, k_index = tags.index[..., :, None], tags.index[..., None, :]
+    q_block, k_block = tags.block[..., :, None], tags.block[..., None, :]
+
+    same_sample = (q_segment == k_segment) & (q_segment >= 0)
+    q_corrupt, k_corrupt = q_stream >= CORRUPT_A, k_stream >= CORRUPT_A
+    prefix_is_visible = (k_stream == PREFIX) & ((q_stream != PREFIX) | (k_index <= q_index))
+    clean_is_causal = (q_stream == CLEAN) & (k_stream == CLEAN) & (k_index <= q_index)
+    corrupt_sees_clean_past = q_corrupt & (k_stream == CLEAN) & (k_block < q_block)
+    corrupt_sees_own_block = q_corrupt & k_corrupt & (q_stream == k_stream) & (q_block == k_block)
+
+    visible = prefix_is_visible | clean_is_causal | corrupt_sees_clean_past | corrupt_sees_own_block
+    itself = torch.eye(tags.segment.shape[-1], dtype=torch.bool, device=tags.segment.device)
+    return (same_sample & visible) | itself
+
+
+def slot_mask(limits: Tensor, n_slots: int) -> Tensor:
+    """Return who sees which slot in decoding: row i of sequence b sees the slots `0..limits[b, i]`.
+
+    Prefill, draft and verify differ in `limits` alone. *Shapes*: limits [b, r] -> [b, 1, r, n_slots] bool.
+    *Source*: section 4.
+    """
+    return torch.arange(n_slots, device=limits.device) <= limits[:, None, :, None]

@@ -1,0 +1,134 @@
+"""The network: vision tower, decoder and output layer, for training rows and for decoding sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from gravityocr.model.kv_cache import KVCache
+from gravityocr.model.prompt import Prompt
+from gravityocr.model.text import Attend, TextConfig, TextDecoder
+from gravityocr.model.vision import VisionConfig, VisionTower
+
+
+@dataclass(frozen=True)
+class OcrConfig:
+    """Sizes of the whole network."""
+
+    vision: VisionConfig = field(default_factory=VisionConfig)
+    text: TextConfig = field(default_factory=TextConfig)
+
+
+class OcrModel(nn.Module):
+    """One network in two roles; the role is chosen by the attention pattern alone.
+
+    *Source*: section 1.
+    """
+
+    def __init__(self, config: OcrConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.visual = VisionTower(config.vision)
+        self.language_model = TextDecoder(config.text)
+        self.lm_head = nn.Linear(config.text.hidden_size, config.text.vocab_size, bias=False)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.lm_head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the weights."""
+        return self.lm_head.weight.dtype
+
+    def encode_images(self, prompts: Sequence[Prompt]) -> tuple[Tensor, Tensor]:
+        """Encode the crops of all prompts in one call; see `VisionTower.forward`."""
+        pixels = torch.cat([prompt.pixels for prompt in prompts]).to(self.device)
+        return self.visual(pixels, [prompt.grid for prompt in prompts])
+
+    def embed(self, ids: Tensor, is_image: Tensor, image_features: Tensor) -> Tensor:
+        """Embed tokens, the image placeholders being replaced by the image features in order.
+
+        *Shapes*: ids and is_image [b, n], image_features [is_image.sum(), hidden] -> [b, n, hidden].
+        """
+        embedded = self.language_model.embed_tokens(ids)
+        return embedded.masked_scatter(is_image[..., None], image_features.to(embedded.dtype))
+
+    def hidden(self, embedded: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Return the decoder's final hidden states."""
+        return self.language_model(embedded, positions, attend)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return fp32 logits."""
+        return self.lm_head(hidden).float()
+
+
+class DecodeSession:
+    """A batch of prompts in the cache, ready to be decoded.
+
+    It offers what the decoders ask for: `step`, `keep` and `capacity` (see `gravityocr.decoding`).
+    """
+
+    def __init__(self, model: OcrModel, cache: KVCache, lens: Tensor, deltas: Tensor, logits: Tensor) -> None:
+        self.model = model
+        self.cache = cache
+        self.lens = lens
+        self.deltas = deltas
+        self.first_logits = logits
+
+    @property
+    def capacity(self) -> int:
+        """Number of K/V slots per sequence."""
+        return self.cache.capacity
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep only the given sequences of the batch, in the given order."""
+        self.cache.keep(rows)
+        self.deltas = self.deltas[rows]
+
+    @torch.inference_mode()
+    def step(self, tokens: Tensor, start: Tensor, limits: Tensor) -> Tensor:
+        """Run one forward over the given rows.
+
+        *Shapes*: tokens and limits [b, r], start [b] -> logits [b, r, vocab]. Row (b, i) writes slot `start[b] + i`
+        and sees the slots `0..limits[b, i]`.
+        """
+        window = self.cache.window(start, tokens.shape[1], limits)
+        positions = (window.slots + self.deltas[:, None]).expand(3, -1, -1)
+        hidden = self.model.hidden(self.model.language_model.embed_tokens(tokens), positions, window)
+        return self.model.logits(hidden)
+
+
+@torch.inference_mode()
+def prefill(model: OcrModel, prompts: Sequence[Prompt], features: Tensor, n_free: int) -> DecodeSession:
+    """Write the prompts' K/V and return the session, whose `first_logits` predict each first response token.
+
+    *Shapes*: features [n_cells of all prompts, hidden]; `n_free` slots stay free behind the longest prompt.
+    """
+    text = model.config.text
+    lens = torch.tensor([prompt.ids.numel() for prompt in prompts], device=model.device)
+    longest = int(lens.max())
+    n = len(prompts)
+    # Shorter prompts are padded on the right; the padding's slots lie behind `lens` and are overwritten.
+    ids = torch.zeros(n, longest, dtype=torch.long)
+    is_image = torch.zeros(n, longest, dtype=torch.bool)
+    positions = torch.zeros(3, n, longest, dtype=torch.long)
+    for i, prompt in enumerate(prompts):
+        size = prompt.ids.numel()
+        ids[i, :size] = prompt.ids
+        is_image[i, :size] = prompt.is_image
+        positions[:, i, :size] = prompt.positions
+    cache = KVCache(
+        text.num_hidden_layers, n, text.num_key_value_heads, longest + n_free, text.head_dim, model.dtype, model.device
+    )
+    start = torch.zeros(n, dtype=torch.long, device=model.device)
+    limits = torch.arange(longest, device=model.device).expand(n, -1)
+    embedded = model.embed(ids.to(model.device), is_image.to(model.device), features)
+    hidden = model.hidden(embedded, positions.to(model.device), cache.window(start, longest, limits))
+    last = hidden[torch.arange(n, device=model.device), lens - 1]
+    deltas = torch.tensor([prompt.next_position for prompt in prompts], device=model.device) - lens
+    return DecodeSession(model, cache, lens, deltas, model.logits(last))

@@ -1,0 +1,153 @@
+"""Crop + task -> pixels, token ids and positions, once, for trainer and server alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from gravityocr.document import Task
+from gravityocr.errors import CheckpointError, ConfigError
+
+TASK_PROMPTS: Mapping[str, str] = {
+    "text": "Text Recognition:",
+    "table": "Table Recognition:",
+    "formula": "Formula Recognition:",
+}
+"""*Source*: section 1, byte for byte."""
+
+IMAGE_TOKEN = "<|image|>"
+BEFORE_IMAGE = "[gMASK]<sop><|user|>\n<|begin_of_image|>"
+AFTER_IMAGE = "<|end_of_image|>{task}<|assistant|>\n"
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """How a crop becomes patches; the defaults are GLM-OCR's, a checkpoint's preprocessor_config.json decides.
+
+    *Units*: `min_pixels` and `max_pixels` count pixels times `temporal_patch_size`.
+    """
+
+    patch_size: int = 14
+    temporal_patch_size: int = 2
+    merge_size: int = 2
+    min_pixels: int = 112 * 112
+    max_pixels: int = 28 * 28 * 15000
+    mean: tuple[float, float, float] = (0.48145466, 0.4578275, 0.40821073)
+    std: tuple[float, float, float] = (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One crop and task as the network takes it.
+
+    *Shapes*: pixels [n_patches, channels x time x patch x patch], grid in patches (rows, columns), ids and is_image
+    [n], positions [3, n]. `next_position` is the position id of the first response token on all three axes.
+    """
+
+    pixels: Tensor
+    grid: tuple[int, int]
+    ids: Tensor
+    is_image: Tensor
+    positions: Tensor
+    next_position: int
+
+
+def fit_size(height_px: int, width_px: int, spec: ImageSpec) -> tuple[int, int]:
+    """Return the size in multiples of a merged cell that keeps the aspect ratio within the pixel limits.
+
+    Crops of an aspect ratio beyond 200 are the caller's affair (pad them before).
+    """
+    factor = spec.patch_size * spec.merge_size
+    height, width = float(height_px), float(width_px)
+    if min(height, width) < factor:
+        scale = max(factor / height, factor / width)
+        height, width = int(height * scale), int(width * scale)
+    time = spec.temporal_patch_size
+    fitted_height, fitted_width = round(height / factor) * factor, round(width / factor) * factor
+    if time * fitted_height * fitted_width > spec.max_pixels:
+        shrink = math.sqrt(time * height * width / spec.max_pixels)
+        fitted_height = max(factor, math.floor(height / shrink / factor) * factor)
+        fitted_width = max(factor, math.floor(width / shrink / factor) * factor)
+    elif time * fitted_height * fitted_width < spec.min_pixels:
+        grow = math.sqrt(spec.min_pixels / (time * height * width))
+        fitted_height = math.ceil(height * grow / factor) * factor
+        fitted_width = math.ceil(width * grow / factor) * factor
+    return fitted_height, fitted_width
+
+
+def image_patches(image: Image.Image, spec: ImageSpec) -> tuple[Tensor, tuple[int, int]]:
+    """Return flattened patches in merged-cell order and the grid (rows, columns) in patches."""
+    height, width = fit_size(image.height, image.width, spec)
+    rgb = image.convert("RGB")
+    if (rgb.height, rgb.width) != (height, width):
+        rgb = rgb.resize((width, height), Image.Resampling.BICUBIC)
+    values = np.asarray(rgb, dtype=np.float32) / 255.0
+    values = (values - np.float32(spec.mean)) / np.float32(spec.std)
+    return patchify(torch.from_numpy(values.transpose(2, 0, 1).copy()), spec)
+
+
+def patchify(values: Tensor, spec: ImageSpec) -> tuple[Tensor, tuple[int, int]]:
+    """Cut normalised pixels [3, height, width] into flattened patches, the four of a merged cell together."""
+    patch, merge = spec.patch_size, spec.merge_size
+    channels, height, width = values.shape
+    rows, columns = height // patch, width // patch
+    cells = values.reshape(channels, rows // merge, merge, patch, columns // merge, merge, patch)
+    cells = cells.permute(1, 4, 2, 5, 0, 3, 6)[:, :, :, :, :, None]
+    cells = cells.expand(-1, -1, -1, -1, -1, spec.temporal_patch_size, -1, -1)
+    return cells.reshape(rows * columns, -1), (rows, columns)
+
+
+class PromptBuilder:
+    """Build prompts for one checkpoint's tokenizer and image spec."""
+
+    def __init__(self, tokenizer: Tokenizer, spec: ImageSpec) -> None:
+        self.tokenizer = tokenizer
+        self.spec = spec
+        image_id = tokenizer.token_to_id(IMAGE_TOKEN)
+        if image_id is None:
+            raise CheckpointError(f"the tokenizer has no {IMAGE_TOKEN} token; use a GLM-OCR tokenizer")
+        self.image_id = image_id
+        self._before = self._encode(BEFORE_IMAGE)
+        self._after = {task: self._encode(AFTER_IMAGE.format(task=text)) for task, text in TASK_PROMPTS.items()}
+
+    def _encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+    def build(self, image: Image.Image, task: Task = "text") -> Prompt:
+        """Return the prompt of one crop.
+
+        *Raises*: ConfigError for an unknown task.
+        """
+        pixels, grid = image_patches(image, self.spec)
+        return self.from_patches(pixels, grid, task)
+
+    def from_patches(self, pixels: Tensor, grid: tuple[int, int], task: Task = "text") -> Prompt:
+        """Return the prompt of a crop that is already cut into patches."""
+        if task not in self._after:
+            raise ConfigError(f"unknown task {task!r}; choose one of {', '.join(TASK_PROMPTS)}")
+        rows, columns = grid[0] // self.spec.merge_size, grid[1] // self.spec.merge_size
+        before, after, n_cells = self._before, self._after[task], rows * columns
+        ids = torch.tensor([*before, *[self.image_id] * n_cells, *after])
+        is_image = torch.zeros_like(ids, dtype=torch.bool)
+        is_image[len(before) : len(before) + n_cells] = True
+        start = len(before)
+        cell_rows = torch.arange(rows).repeat_interleave(columns)
+        cell_columns = torch.arange(columns).repeat(rows)
+        image_positions = start + torch.stack([torch.zeros(n_cells, dtype=torch.long), cell_rows, cell_columns])
+        resume = start + max(rows, columns)
+        positions = torch.cat(
+            [
+                torch.arange(start).expand(3, -1),
+                image_positions,
+                (resume + torch.arange(len(after))).expand(3, -1),
+            ],
+            1,
+        )
+        return Prompt(pixels, grid, ids, is_image, positions, resume + len(after))

@@ -1,0 +1,111 @@
+"""The decoder: one stack of layers, whose visibility is decided by the caller's `attend`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gravityocr.model.norm import RMSNorm
+from gravityocr.model.rope import inverse_frequencies, mrope, rotate_pairs
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(layer, q [b, heads, n, d], k and v [b, kv_heads, n, d]) -> [b, heads, n, d]."""
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """Sizes of the decoder; the defaults are GLM-OCR's."""
+
+    vocab_size: int = 59392
+    hidden_size: int = 1536
+    intermediate_size: int = 4608
+    num_hidden_layers: int = 16
+    num_attention_heads: int = 16
+    num_key_value_heads: int = 8
+    head_dim: int = 128
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 10000.0
+    mrope_section: tuple[int, ...] = (16, 24, 24)
+
+
+class TextAttention(nn.Module):
+    """Grouped-query attention; what a row may see is `attend`'s affair."""
+
+    def __init__(self, config: TextConfig, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.head_dim = config.head_dim
+        q_width = config.num_attention_heads * config.head_dim
+        kv_width = config.num_key_value_heads * config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, q_width, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=False)
+        self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Return the attention output."""
+        q, k, v = (
+            proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        mixed = attend(self.layer, rotate_pairs(q, cos, sin), rotate_pairs(k, cos, sin), v)
+        return self.o_proj(mixed.transpose(1, 2).flatten(2))
+
+
+class TextMlp(nn.Module):
+    """Gated MLP with one joint gate and up projection."""
+
+    def __init__(self, config: TextConfig) -> None:
+        super().__init__()
+        self.gate_up_proj = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the transformed features."""
+        gate, up = self.gate_up_proj(x).chunk(2, -1)
+        return self.down_proj(up * F.silu(gate))
+
+
+class TextLayer(nn.Module):
+    """One layer with sandwich norms: each branch is normalised before and after."""
+
+    def __init__(self, config: TextConfig, layer: int) -> None:
+        super().__init__()
+        norms = [RMSNorm(config.hidden_size, eps=config.rms_norm_eps) for _ in range(4)]
+        self.input_layernorm, self.post_self_attn_layernorm = norms[:2]
+        self.post_attention_layernorm, self.post_mlp_layernorm = norms[2:]
+        self.self_attn = TextAttention(config, layer)
+        self.mlp = TextMlp(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Return the layer's output."""
+        x = x + self.post_self_attn_layernorm(self.self_attn(self.input_layernorm(x), cos, sin, attend))
+        return x + self.post_mlp_layernorm(self.mlp(self.post_attention_layernorm(x)))
+
+
+class TextDecoder(nn.Module):
+    """Run embedded rows through all layers.
+
+    *Source*: section 1.
+    """
+
+    def __init__(self, config: TextConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(TextLayer(config, i) for i in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+    def forward(self, x: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Return the final hidden states.
+
+        *Shapes*: x [b, n, hidden], positions [3, b, n] -> [b, n, hidden].
+        """
+        frequencies = inverse_frequencies(self.config.rope_theta, self.config.head_dim).to(x.device)
+        cos, sin = (t.to(x.dtype) for t in mrope(positions, frequencies, self.config.mrope_section))
+        for layer in self.layers:
+            x = layer(x, cos, sin, attend)
+        return self.norm(x)

@@ -1,0 +1,165 @@
+"""The vision tower: patches of several crops in, one feature per merged cell out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gravityocr.model.norm import RMSNorm
+from gravityocr.model.rope import axial_rope, patch_positions, rotate_halves
+
+
+@dataclass(frozen=True)
+class VisionConfig:
+    """Sizes of the vision tower; the defaults are GLM-OCR's."""
+
+    depth: int = 24
+    hidden_size: int = 1024
+    intermediate_size: int = 4096
+    num_heads: int = 16
+    in_channels: int = 3
+    patch_size: int = 14
+    temporal_patch_size: int = 2
+    spatial_merge_size: int = 2
+    out_hidden_size: int = 1536
+    rms_norm_eps: float = 1e-5
+    attention_bias: bool = True
+    rope_theta: float = 10000.0
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_heads
+
+    @property
+    def patch_dim(self) -> int:
+        """Number of values in one flattened patch: channel, time, row, column."""
+        return self.in_channels * self.temporal_patch_size * self.patch_size**2
+
+
+class VisionAttention(nn.Module):
+    """Attend within each crop, never across crops."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.n_heads = config.num_heads
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=config.attention_bias)
+        self.proj = nn.Linear(config.hidden_size, config.hidden_size, bias=config.attention_bias)
+        self.q_norm = RMSNorm(config.head_dim, eps=config.rms_norm_eps)
+        self.k_norm = RMSNorm(config.head_dim, eps=config.rms_norm_eps)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, groups: Sequence[Tensor]) -> Tensor:
+        """Return the attention output; `groups` holds one index [n_crops, n_patches] per crop size."""
+        q, k, v = self.qkv(x).view(x.shape[0], 3, self.n_heads, -1).unbind(1)
+        q = rotate_halves(self.q_norm(q).float(), cos, sin).to(v.dtype)
+        k = rotate_halves(self.k_norm(k).float(), cos, sin).to(v.dtype)
+        outputs = []
+        for group in groups:
+            heads = [t[group].transpose(1, 2) for t in (q, k, v)]
+            outputs.append(F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2).flatten(0, 1))
+        if len(groups) == 1:
+            mixed = outputs[0]
+        else:
+            order = torch.cat([group.flatten() for group in groups])
+            mixed = torch.cat(outputs)[order.argsort()]
+        return self.proj(mixed)
+
+
+class VisionMlp(nn.Module):
+    """Gated MLP with biases."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        width, inner, bias = config.hidden_size, config.intermediate_size, config.attention_bias
+        self.gate_proj = nn.Linear(width, inner, bias=bias)
+        self.up_proj = nn.Linear(width, inner, bias=bias)
+        self.down_proj = nn.Linear(inner, width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the transformed features."""
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class VisionBlock(nn.Module):
+    """One pre-norm transformer block."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.norm1 = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.norm2 = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.attn = VisionAttention(config)
+        self.mlp = VisionMlp(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, groups: Sequence[Tensor]) -> Tensor:
+        """Return the block's output."""
+        x = x + self.attn(self.norm1(x), cos, sin, groups)
+        return x + self.mlp(self.norm2(x))
+
+
+class PatchMerger(nn.Module):
+    """Map a merged cell to the decoder's width."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        width, inner = config.out_hidden_size, config.out_hidden_size * config.in_channels
+        self.proj = nn.Linear(width, width, bias=False)
+        self.post_projection_norm = nn.LayerNorm(width)
+        self.gate_proj = nn.Linear(width, inner, bias=False)
+        self.up_proj = nn.Linear(width, inner, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the decoder's input features."""
+        x = F.gelu(self.post_projection_norm(self.proj(x)))
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class VisionTower(nn.Module):
+    """Encode packed crops of any sizes in one call.
+
+    *Source*: section 1. The patch embedding and the 2x2 merge are strided convolutions in the checkpoint; here they
+    are linears over flattened patches, which is the same map and faster on CPU.
+    """
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.patch_embed = nn.Linear(config.patch_dim, config.hidden_size)
+        self.blocks = nn.ModuleList(VisionBlock(config) for _ in range(config.depth))
+        self.post_layernorm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.downsample = nn.Linear(config.hidden_size * config.spatial_merge_size**2, config.out_hidden_size)
+        self.merger = PatchMerger(config)
+
+    def forward(self, pixels: Tensor, grids: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        """Return the features before and after the merger, crop after crop, cells in reading order.
+
+        *Shapes*: pixels [n_patches, patch_dim], grids in patches -> two of [n_cells, out_hidden_size].
+        """
+        merge = self.config.spatial_merge_size
+        positions = patch_positions(grids, merge).to(pixels.device)
+        cos, sin = axial_rope(positions, self.config.rope_theta, self.config.head_dim)
+        cos, sin = cos[:, None], sin[:, None]
+        groups = _same_size_groups(grids, pixels.device)
+        x = self.patch_embed(pixels.to(self.patch_embed.weight.dtype))
+        for block in self.blocks:
+            x = block(x, cos, sin, groups)
+        x = self.post_layernorm(x).view(-1, merge * merge, x.shape[-1])
+        # A convolution's weight is [out, in, row, column], so the channel comes before the patch.
+        cells = self.downsample(x.transpose(1, 2).flatten(1))
+        return cells, self.merger(cells)
+
+
+def _same_size_groups(grids: Sequence[tuple[int, int]], device: torch.device) -> list[Tensor]:
+    starts: dict[int, list[int]] = defaultdict(list)
+    offset = 0
+    for height, width in grids:
+        starts[height * width].append(offset)
+        offset += height * width
+    return [
+        (torch.tensor(first)[:, None] + torch.arange(size)).to(device) for size, first in starts.items()
+    ]
