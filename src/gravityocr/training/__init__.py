@@ -1,0 +1,1 @@
+"""Joint training of the drafter and the verifier."""

@@ -1,0 +1,55 @@
+"""Which response tokens are masked in which corrupted stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+
+
+@dataclass(frozen=True)
+class NoiseConfig:
+    """Settings of the corruption.
+
+    `mask_schedule`: `uniform` draws one rate per block, `all` masks everything, `mixed` takes `all` for a share
+    `all_share` of the samples and `uniform` for the others. `random_offset` lets the first block be shorter, so that
+    blocks start anywhere, as draft windows do (ours). *Source*: section 3.
+    """
+
+    block_size: int = 32
+    mask_schedule: Literal["uniform", "all", "mixed"] = "uniform"
+    all_share: float = 0.5
+    random_offset: bool = False
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """The corrupted streams of one response.
+
+    *Shapes*: block [n]; masked: one [n] bool per corrupted stream that masks anything; every token is masked in
+    exactly one of them.
+    """
+
+    block: Tensor
+    masked: tuple[Tensor, ...]
+
+
+def corrupt(n_tokens: int, config: NoiseConfig, generator: Generator) -> Corruption:
+    """Draw the blocks and the masks of one response of `n_tokens` (fill included).
+
+    *Source*: section 3: per block t ~ U(0, 1), each token masked with probability t in one stream, the complement in
+    the other.
+    """
+    size = config.block_size
+    offset = int(torch.randint(size, (), generator=generator)) if config.random_offset else 0
+    block = (torch.arange(n_tokens) + offset) // size
+    everything = config.mask_schedule == "all" or (
+        config.mask_schedule == "mixed" and float(torch.rand((), generator=generator)) < config.all_share
+    )
+    if everything:
+        return Corruption(block, (torch.ones(n_tokens, dtype=torch.bool),))
+    rate = torch.rand(int(block[-1]) + 1, generator=generator)[block]
+    masked = torch.rand(n_tokens, generator=generator) < rate
+    return Corruption(block, (masked, ~masked))

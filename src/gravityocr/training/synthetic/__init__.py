@@ -1,0 +1,1 @@
+"""Synthetic English text crops with exact truth and the position of every character."""
