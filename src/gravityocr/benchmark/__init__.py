@@ -1,0 +1,1 @@
+"""Measurements of speed and identity, over whatever recognizers are handed in."""

@@ -1,0 +1,78 @@
+"""`gravityocr bench`: measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from gravityocr.benchmark.cases import load_cases
+from gravityocr.benchmark.speed import bench_decode
+from gravityocr.commands import options
+from gravityocr.engine.engine import Engine, EngineConfig
+from gravityocr.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="Measure speed and identity.")
+console = Console(stderr=True, highlight=False)
+
+
+@app.callback()
+def root() -> None:
+    """Measure speed and identity."""
+
+
+@app.command("decode")
+def decode(
+    cases: Annotated[Path, typer.Option(help="A folder with manifest.json and crops.")],
+    modes: Annotated[str, typer.Option(help="Modes, comma-separated; self-spec:8 sets a block size.")] = "ar,self-spec",
+    checkpoint: options.Checkpoint = "nano",
+    tasks: Annotated[str | None, typer.Option(help="text, table, formula; default: what the checkpoint claims.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first crops.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Passes over every crop.")] = 3,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the network.")] = 2,
+    max_tokens: options.MaxTokens = 512,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "cpu",
+    as_json: options.Json = False,
+) -> None:
+    """Compare decode modes on crops: seconds per token, TPF, identity with AR."""
+    torch.set_num_threads(threads)
+    engine = Engine.from_pretrained(checkpoint, EngineConfig(max_tokens=max_tokens), dtype, device)
+    chosen = tuple(tasks.split(",")) if tasks else tuple(sorted(engine.tasks))
+    found = load_cases(cases, chosen, limit)
+    recognizers = {name: _engine_of(engine, name) for name in modes.split(",")}
+    ticks = iter(track(range(len(found)), description="crops", console=console))
+    report = bench_decode(recognizers, found, repeats, lambda _: next(ticks, None))
+    report["machine"] |= {"threads": threads, "torch": torch.__version__, "dtype": dtype, "device": device}
+    if as_json:
+        typer.echo(json.dumps(report))
+        return
+    console.print(report["boundary"])
+    for title, part in [("all", report["modes"]), *report["by_kind"].items(), *report["by_length"].items()]:
+        Console(highlight=False).print(_table(title, part))
+
+
+def _engine_of(engine: Engine, name: str) -> Engine:
+    mode, _, size = name.partition(":")
+    if size and not size.isdecimal():
+        raise ConfigError(f"--modes {name!r}: the block size behind the colon must be a number")
+    return engine.with_decode(options.decode_mode(mode), int(size) if size else None)
+
+
+def _table(title: str, part: dict[str, Any]) -> Table:
+    table = Table("mode", "ms / token", "tokens / s", "x AR", "TPF", "accepted / round", "identical", title=title)
+    ar = part.get("ar", {}).get("s_per_token")
+    for name, row in part.items():
+        ratio = f"{ar / row['s_per_token']:.2f}" if ar and row["s_per_token"] else "-"
+        same = "-" if row["identical_to_ar"] is None else f"{100 * row['identical_to_ar']:.1f} %"
+        table.add_row(
+            name, f"{1000 * row['s_per_token']:.3f}", f"{row['tok_per_s']:.0f}", ratio, f"{row['tpf']:.2f}",
+            f"{row['n_accepted']:.2f}", same,
+        )  # fmt: skip
+    return table

@@ -1,0 +1,30 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from gravityocr.decoding.prompts import DECODE_MODES, DecodeMode
+from gravityocr.errors import ConfigError
+
+Checkpoint = Annotated[str, typer.Option(help="'nano' (embedded) or a checkpoint folder.")]
+Decode = Annotated[str, typer.Option(help="self-spec, ar or diffusion.")]
+BlockSize = Annotated[int | None, typer.Option(help="Drafted tokens a round; default: the checkpoint's.")]
+Dtype = Annotated[str, typer.Option(help="float32 or bfloat16.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+MaxTokens = Annotated[int, typer.Option(help="Most tokens per piece.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout.")]
+Cases = Annotated[Path, typer.Option(help="A folder with manifest.json and crops.")]
+
+
+def decode_mode(name: str) -> DecodeMode:
+    """Check a decode mode.
+
+    *Raises*: ConfigError for an unknown one.
+    """
+    if name not in DECODE_MODES:
+        raise ConfigError(f"--decode {name!r} is unknown; choose one of {', '.join(DECODE_MODES)}")
+    return cast(DecodeMode, name)

@@ -1,0 +1,109 @@
+"""`gravityocr parse`: documents to Markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gravityocr.api import GravityOCR
+from gravityocr.commands import options
+from gravityocr.document import Document, Page
+from gravityocr.engine.engine import EngineConfig
+from gravityocr.errors import ConfigError, GravityOCRError
+from gravityocr.pipeline.convert import PipelineConfig
+from gravityocr.pipeline.exports import DocumentWriter, OutputFolders
+from gravityocr.pipeline.source import InputFile, PageRanges, SourceConfig, collect_inputs
+
+console = Console(stderr=True, highlight=False)
+
+
+def parse(
+    inputs: Annotated[list[str], typer.Argument(help="Files, folders or globs.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder.")] = None,
+    pages: Annotated[str | None, typer.Option(help="Pages, 1-based: 1-5,8.")] = None,
+    format: Annotated[str, typer.Option(help="md, json or both: md,json.")] = "md,json",
+    decode: options.Decode = "self-spec",
+    checkpoint: options.Checkpoint = "nano",
+    layout: Annotated[str, typer.Option(help="auto, cdla or none.")] = "auto",
+    block_size: options.BlockSize = None,
+    max_tokens: options.MaxTokens = 512,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "cpu",
+    dpi: Annotated[float, typer.Option(help="Resolution at which PDF pages are rendered.")] = 200.0,
+    password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Print the Markdown instead of writing files.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed input.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Turn PDFs and images into Markdown and JSON, one folder per input."""
+    if (out is None) == (not stdout):
+        raise ConfigError("give either -o DIR or --stdout")
+    if stdout and as_json:
+        raise ConfigError("--stdout and --json both want stdout; choose one")
+    formats = [name.strip() for name in format.split(",")]
+    folders = OutputFolders(out) if out else None
+    if out:
+        DocumentWriter(out, formats)  # an unknown format is told before any work
+    if pages:
+        PageRanges.parse(pages)
+    engine = EngineConfig(options.decode_mode(decode), block_size, max_tokens)
+    pipeline = PipelineConfig(source=SourceConfig(dpi=dpi, password=password))
+    ocr = GravityOCR.from_pretrained(
+        checkpoint, layout=layout, engine=engine, pipeline=pipeline, dtype=dtype, device=device
+    )
+    files: list[dict[str, Any]] = []
+    for item in collect_inputs(inputs):
+        files.append(_parse_one(ocr, item, pages, folders, formats))
+        if fail_fast and files[-1]["status"] != "ok":
+            break
+    n_failed = sum(file["status"] != "ok" for file in files)
+    if as_json:
+        typer.echo(json.dumps({"files": files, "n_failed": n_failed}, ensure_ascii=False))
+    if n_failed:
+        raise typer.Exit(1)
+
+
+def _parse_one(
+    ocr: GravityOCR, item: InputFile, pages: str | None, folders: OutputFolders | None, formats: list[str]
+) -> dict[str, Any]:
+    if item.error:
+        return _report(Document(item.path, "failed", error=item.error), [])
+    writer = DocumentWriter(folders.claim(item.path), formats) if folders else None
+    document = ocr.parse(
+        item.path,
+        pages=pages,
+        on_page=lambda page: _show_page(item.path, page),
+        save_image=writer.save_image if writer else None,
+    )
+    if writer is None:
+        typer.echo(document.markdown)
+        return _report(document, [])
+    try:
+        outputs = writer.finish(document) if document.pages else []
+    except GravityOCRError as error:
+        return _report(Document(item.path, "failed", document.pages, str(error)), [])
+    return _report(document, [str(path) for path in outputs])
+
+
+def _show_page(path: str, page: Page) -> None:
+    seconds = sum(page.seconds.values())
+    console.print(f"{Path(path).name}: page {page.index + 1}, {len(page.regions)} regions, {page.status}, {seconds:.1f} s")
+
+
+def _report(document: Document, outputs: list[str]) -> dict[str, Any]:
+    if document.status != "ok":
+        console.print(f"{document.source}: {document.status}: {document.error}", style="red", markup=False)
+    for path in outputs:
+        console.print(f"wrote {path}", markup=False)
+    return {
+        "file": document.source,
+        "status": document.status,
+        "n_pages": len(document.pages),
+        "n_regions": document.n_regions,
+        "error": document.error,
+        "outputs": outputs,
+    }

@@ -1,0 +1,205 @@
+"""The words of the product as data: boxes, crops, recognitions, regions, pages and documents."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Task = Literal["text", "table", "formula"]
+RegionStatus = Literal["ok", "truncated", "loop_cut", "failed", "skipped"]
+DocumentStatus = Literal["ok", "partial", "failed"]
+Label = Literal[
+    "doc_title", "title", "text", "list", "reference", "caption", "footnote",
+    "table", "formula", "figure", "header", "footer", "page_number",
+]  # fmt: skip
+PageStatus = Literal["ok", "partial", "failed"]
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The pixels of one region and the task to read them with."""
+
+    image: Image
+    task: Task = "text"
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What a recognizer returns for one crop.
+
+    `ids` holds the token ids of each piece that the crop was split into. `n_forwards` counts the decode
+    forwards that the crop took part in, summed over its pieces. *Units*: `seconds` maps `vision`, `prefill` and
+    `decode` to seconds.
+    """
+
+    text: str
+    status: RegionStatus = "ok"
+    error: str | None = None
+    n_tokens: int = 0
+    n_forwards: int = 0
+    n_rounds: int = 0
+    n_accepted: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    ids: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def n_decoded(self) -> int:
+        """Return how many tokens the decode forwards committed: all but the first of each piece."""
+        return self.n_tokens - len(self.ids)
+
+    @property
+    def tpf(self) -> float:
+        """Return committed tokens per forward, nan where no forward was needed. *Source*: eq (5)."""
+        return self.n_decoded / self.n_forwards if self.n_forwards else math.nan
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle on the upright page image.
+
+    *Units*: pixels, `x1` and `y1` exclusive.
+    """
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def width(self) -> float:
+        """Return the width, never negative."""
+        return max(0.0, self.x1 - self.x0)
+
+    @property
+    def height(self) -> float:
+        """Return the height, never negative."""
+        return max(0.0, self.y1 - self.y0)
+
+    @property
+    def area(self) -> float:
+        """Return the area, 0 for an inverted box."""
+        return self.width * self.height
+
+    def intersection(self, other: Box) -> float:
+        """Return the area that both boxes cover."""
+        width = min(self.x1, other.x1) - max(self.x0, other.x0)
+        height = min(self.y1, other.y1) - max(self.y0, other.y0)
+        return max(0.0, width) * max(0.0, height)
+
+    def iou(self, other: Box) -> float:
+        """Return intersection over union, 0 where both are empty."""
+        both = self.intersection(other)
+        union = self.area + other.area - both
+        return both / union if union > 0 else 0.0
+
+    def inside(self, other: Box) -> float:
+        """Return the share of this box that the other one covers."""
+        return self.intersection(other) / self.area if self.area > 0 else 0.0
+
+    def union(self, other: Box) -> Box:
+        """Return the smallest box around both."""
+        x0, y0 = min(self.x0, other.x0), min(self.y0, other.y0)
+        return Box(x0, y0, max(self.x1, other.x1), max(self.y1, other.y1))
+
+    def clamp(self, size_px: tuple[int, int]) -> Box | None:
+        """Return the part on a page of `size_px` (width, height); None for no area, NaN or off the page."""
+        values = (self.x0, self.y0, self.x1, self.y1)
+        if any(value != value for value in values):
+            return None
+        x1, y1 = min(float(size_px[0]), self.x1), min(float(size_px[1]), self.y1)
+        box = Box(max(0.0, self.x0), max(0.0, self.y0), x1, y1)
+        return box if box.area > 0 else None
+
+    def pixels(self, size_px: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Return whole pixels on the page that contain the box."""
+        width, height = size_px
+        return (
+            max(0, math.floor(self.x0)),
+            max(0, math.floor(self.y0)),
+            min(width, math.ceil(self.x1)),
+            min(height, math.ceil(self.y1)),
+        )
+
+    def per_mille(self, size_px: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Return GLM-OCR's `bbox_2d`: integers 0-1000 of the page's width and height."""
+        width, height = size_px
+
+        def scaled(value: float, side: int) -> int:
+            return min(1000, max(0, round(1000 * value / max(side, 1))))
+
+        x0, y0 = scaled(self.x0, width), scaled(self.y0, height)
+        return x0, y0, scaled(self.x1, width), scaled(self.y1, height)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A detected part of a page and what was read from it.
+
+    `index` is the place in reading order, from 0. `label` is ours, `native_label` the detector's. `task`
+    is None where there is nothing to read (a figure). `image` names the file of its crop, where one was kept.
+    """
+
+    index: int
+    label: Label
+    native_label: str
+    task: Task | None
+    box: Box
+    content: str = ""
+    status: RegionStatus = "ok"
+    error: str | None = None
+    n_tokens: int = 0
+    n_forwards: int = 0
+    score: float = 1.0
+    image: str | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """One document page: its regions in reading order, or the error that cost it.
+
+    *Units*: `index` from 0; `size_px` is width, height of the upright page image, (0, 0) where it could not
+    be rendered; `seconds` maps `render`, `layout` and `recognize` to seconds.
+    """
+
+    index: int
+    size_px: tuple[int, int]
+    regions: tuple[Region, ...] = ()
+    status: PageStatus = "ok"
+    error: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    markdown: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """What one input file became.
+
+    `status` is `failed` where nothing could be read, `partial` where a page or region failed, otherwise `ok`;
+    regions that the checkpoint does not claim count as `skipped`, not as failed.
+    """
+
+    source: str
+    status: DocumentStatus
+    pages: tuple[Page, ...] = ()
+    error: str | None = None
+
+    @property
+    def n_regions(self) -> int:
+        """Return how many regions all pages hold."""
+        return sum(len(page.regions) for page in self.pages)
+
+    @property
+    def markdown(self) -> str:
+        """Return the pages' Markdown, a blank line between pages."""
+        parts = [page.markdown.strip("\n") for page in self.pages]
+        text = "\n\n".join(part for part in parts if part)
+        return text + "\n" if text else ""
+
+    def status_counts(self) -> dict[str, int]:
+        """Return how many regions ended with each status that occurs."""
+        return dict(Counter(region.status for page in self.pages for region in page.regions))

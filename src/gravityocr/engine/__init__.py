@@ -1,0 +1,1 @@
+"""Run decoding over many crops on one machine."""

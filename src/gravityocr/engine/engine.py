@@ -1,0 +1,190 @@
+"""Crops in, recognitions out: pieces, batches, decoding, joining."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from PIL import Image
+
+from gravityocr.decoding import Decoded
+from gravityocr.decoding.prompts import DecodedBatch, DecodeMode, DecodeOptions, decode_prompts
+from gravityocr.decoding.trace import RoundTrace
+from gravityocr.document import Crop, Recognition, RegionStatus
+from gravityocr.errors import ConfigError
+from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
+from gravityocr.model.pieces import Piece, join_texts, split_crop
+from gravityocr.model.prompt import Prompt
+
+MAX_ASPECT = 100
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How crops are read.
+
+    *Units*: `max_tokens` per piece, y_1 included; `batch_cells` bounds the vision cells of one batch, and with them its
+    memory. `block_size` None is the checkpoint's own.
+    """
+
+    decode: DecodeMode = "self-spec"
+    block_size: int | None = None
+    max_tokens: int = 2048
+    batch_cells: int = 8192
+    threshold: float = 0.9
+    trace: bool = False
+
+
+@dataclass
+class _Piece:
+    crop: int
+    prompt: Prompt
+    part: Piece | None
+    decoded: Decoded | None = None
+
+
+@dataclass
+class CropRun:
+    """What happened to one crop: the sequences of its pieces and its share of the seconds."""
+
+    sequences: list[Decoded] = field(default_factory=list)
+    parts: list[Piece | None] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: {"vision": 0.0, "prefill": 0.0, "decode": 0.0})
+
+    @property
+    def trace(self) -> list[RoundTrace]:
+        """Return the rounds of all pieces, one piece after the other."""
+        return [entry for sequence in self.sequences for entry in sequence.trace]
+
+
+class Engine:
+    """Read crops with one checkpoint; it is a `Recognizer` of the pipeline."""
+
+    def __init__(self, checkpoint: Checkpoint, config: EngineConfig | None = None) -> None:
+        self.checkpoint = checkpoint
+        self.config = config or EngineConfig()
+        if self.config.block_size is not None and self.config.block_size < 1:
+            raise ConfigError(f"block size {self.config.block_size} must be at least 1")
+        self.tasks = frozenset(checkpoint.diffusion.tasks)
+        self.options = DecodeOptions(
+            checkpoint.diffusion.mask_id,
+            checkpoint.stop_ids,
+            self.config.block_size or checkpoint.diffusion.bd_size,
+            self.config.decode,
+            self.config.max_tokens,
+            self.config.threshold,
+            self.config.trace,
+        )
+
+    @classmethod
+    def from_pretrained(cls, name: str = "nano", config: EngineConfig | None = None, dtype: str = "float32",
+                        device: str = "cpu") -> Engine:  # fmt: skip
+        """Load a checkpoint by name or folder and return its engine."""
+        types = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+        if dtype not in types:
+            raise ConfigError(f"unknown dtype {dtype!r}; choose one of {', '.join(types)}")
+        return cls(load_checkpoint(name, types[dtype], device), config)
+
+    def with_decode(self, mode: DecodeMode, block_size: int | None = None) -> Engine:
+        """Return an engine over the same weights that decodes in another way."""
+        return Engine(self.checkpoint, replace(self.config, decode=mode, block_size=block_size))
+
+    def recognize(self, crops: Sequence[Crop]) -> list[Recognition]:
+        """Read crops together, in input order.
+
+        A crop whose task the checkpoint does not claim is `skipped`; one that cannot be prepared is `failed`; the others
+        are not touched by it.
+        """
+        return [self.summarize(run) if isinstance(run, CropRun) else run for run in self.run(crops)]
+
+    def run(self, crops: Sequence[Crop]) -> list[CropRun | Recognition]:
+        """Read crops and return all that is known of each, or the recognition that says why it was not read."""
+        outcome: list[CropRun | Recognition] = []
+        pieces: list[_Piece] = []
+        for number, crop in enumerate(crops):
+            refused = self._refuse(crop)
+            outcome.append(refused or CropRun())
+            if refused is None:
+                pieces.extend(self._prepare(number, crop))
+        for batch in self._batches(pieces):
+            decoded = decode_prompts(self.checkpoint.model, [piece.prompt for piece in batch], self.options)
+            self._book(batch, decoded, outcome)
+        for piece in pieces:
+            run = outcome[piece.crop]
+            assert isinstance(run, CropRun) and piece.decoded is not None
+            run.sequences.append(piece.decoded)
+            run.parts.append(piece.part)
+        return outcome
+
+    def _refuse(self, crop: Crop) -> Recognition | None:
+        if crop.task not in self.tasks:
+            claimed = ", ".join(sorted(self.tasks))
+            return Recognition("", "skipped", f"the checkpoint does not read {crop.task}s (tasks: {claimed})")
+        if min(crop.image.size) < 1:
+            return Recognition("", "skipped", f"the crop is empty: {crop.image.width} x {crop.image.height} px")
+        return None
+
+    def _prepare(self, number: int, crop: Crop) -> Iterator[_Piece]:
+        spec = self.checkpoint.diffusion.pieces
+        if spec is None:
+            yield _Piece(number, self.checkpoint.prompts.build(_pad_aspect(crop.image), crop.task), None)
+            return
+        for part in split_crop(crop.image, spec):
+            yield _Piece(number, self.checkpoint.prompts.build(part.image, crop.task), part)
+
+    def _batches(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
+        """Yield pieces of similar length together, since a batch runs as long as its longest piece."""
+        batch: list[_Piece] = []
+        n_cells = 0
+        for piece in sorted(pieces, key=lambda piece: piece.prompt.ids.numel()):
+            size = piece.prompt.ids.numel()
+            if batch and n_cells + size > self.config.batch_cells:
+                yield batch
+                batch, n_cells = [], 0
+            batch.append(piece)
+            n_cells += size
+        if batch:
+            yield batch
+
+    def _book(self, batch: list[_Piece], decoded: DecodedBatch, outcome: list[CropRun | Recognition]) -> None:
+        stages = {"vision": decoded.vision_s, "prefill": decoded.prefill_s, "decode": decoded.decode_s}
+        total = sum(piece.prompt.ids.numel() for piece in batch)
+        for piece, sequence in zip(batch, decoded.sequences, strict=True):
+            piece.decoded = sequence
+            run = outcome[piece.crop]
+            assert isinstance(run, CropRun)
+            # A batch's time is shared among its crops by their prompt tokens.
+            for stage, seconds in stages.items():
+                run.seconds[stage] += seconds * piece.prompt.ids.numel() / total
+
+    def summarize(self, run: CropRun) -> Recognition:
+        """Return the recognition of one crop: its pieces joined, its counts summed."""
+        tokenizer = self.checkpoint.tokenizer
+        texts = [tokenizer.decode(sequence.ids, skip_special_tokens=True) for sequence in run.sequences]
+        parts = [part for part in run.parts if part is not None]
+        text = join_texts(texts, parts) if len(parts) == len(texts) else "\n".join(texts)
+        truncated = any(sequence.finish == "length" for sequence in run.sequences)
+        status: RegionStatus = "truncated" if truncated else "ok"
+        return Recognition(
+            text,
+            status,
+            f"a piece reached the limit of {self.options.max_tokens} tokens" if truncated else None,
+            n_tokens=sum(len(sequence.ids) for sequence in run.sequences),
+            n_forwards=sum(sequence.n_forwards for sequence in run.sequences),
+            n_rounds=sum(sequence.n_rounds for sequence in run.sequences),
+            n_accepted=sum(sequence.n_accepted for sequence in run.sequences),
+            seconds=run.seconds,
+            ids=tuple(tuple(sequence.ids) for sequence in run.sequences),
+        )
+
+
+def _pad_aspect(image: Image.Image) -> Image.Image:
+    """Pad the short side with white where a crop is too long and thin for the network's smallest grid."""
+    width, height = image.size
+    size = (max(width, height // MAX_ASPECT), max(height, width // MAX_ASPECT))
+    if size == image.size:
+        return image
+    padded = Image.new("RGB", size, "white")
+    padded.paste(image.convert("RGB"), (0, 0))
+    return padded
