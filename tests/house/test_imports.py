@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": {"pipeline", "metrics"},
     "api": {"engine", "pipeline", "decoding", "model"},
     "cli": EVERYTHING,
+    "commands": EVERYTHING,  # the command line, one module a command
     "__main__": {"cli"},
     "": {"api"},  # gravityocr/__init__.py, which looks GravityOCR up when it is first used
 }

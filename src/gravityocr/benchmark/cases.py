@@ -45,7 +45,9 @@ class Case:
         return Crop(page.image, self.task)
 
 
-def load_cases(folder: Path, tasks: tuple[str, ...] = ("text", "table", "formula"), limit: int | None = None) -> list[Case]:
+def load_cases(
+    folder: Path, tasks: tuple[str, ...] = ("text", "table", "formula"), limit: int | None = None
+) -> list[Case]:
     """Read `manifest.json`: a list of `{file, kind, ground_truth: {text | html | latex}, language}`.
 
     *Raises*: InputError where the manifest is missing or holds no crop of these tasks.

@@ -14,9 +14,9 @@ from gravityocr.document import Recognition
 from gravityocr.pipeline.recognizer import Recognizer
 
 DECODE_BOUNDARY = (
-    "decode only: from the first token of the prefill to the last token, all decode forwards, masks, argmax, acceptance and "
-    "bookkeeping; image opening, splitting, vision, prefill and text joining are outside; crops one after another, the "
-    "pieces of a crop together"
+    "decode only: from the first token of the prefill to the last token, all decode forwards, masks, argmax, "
+    "acceptance and bookkeeping; image opening, splitting, vision, prefill and text joining are outside; crops one "
+    "after another, the pieces of a crop together"
 )
 LENGTHS = ((0, 64), (64, 128), (128, 512), (512, None))
 
@@ -84,7 +84,9 @@ def _summary(results: list[_Measured], reference: list[_Measured] | None, rows: 
     # One total per repeat, so that the spread is that of whole passes over the crops.
     totals = [sum(times) for times in zip(*(one.decode_s for one in chosen), strict=True)]
     seconds = statistics.median(totals)
-    same = sum(one.answer.ids == reference[i].answer.ids for i, one in zip(rows, chosen, strict=True)) if reference else None
+    same = None
+    if reference:
+        same = sum(one.answer.ids == reference[i].answer.ids for i, one in zip(rows, chosen, strict=True))
     return {
         "s_per_token": seconds / max(1, n_tokens),
         "tok_per_s": n_tokens / seconds if seconds else 0.0,

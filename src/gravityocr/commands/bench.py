@@ -32,7 +32,7 @@ def decode(
     cases: Annotated[Path, typer.Option(help="A folder with manifest.json and crops.")],
     modes: Annotated[str, typer.Option(help="Modes, comma-separated; self-spec:8 sets a block size.")] = "ar,self-spec",
     checkpoint: options.Checkpoint = "nano",
-    tasks: Annotated[str | None, typer.Option(help="text, table, formula; default: what the checkpoint claims.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="text,table,formula; default: what it claims.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first crops.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Passes over every crop.")] = 3,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the network.")] = 2,
@@ -48,7 +48,11 @@ def decode(
     found = load_cases(cases, chosen, limit)
     recognizers = {name: _engine_of(engine, name) for name in modes.split(",")}
     ticks = iter(track(range(len(found)), description="crops", console=console))
-    report = bench_decode(recognizers, found, repeats, lambda _: next(ticks, None))
+
+    def on_case(_number: int) -> None:
+        next(ticks, None)
+
+    report = bench_decode(recognizers, found, repeats, on_case)
     report["machine"] |= {"threads": threads, "torch": torch.__version__, "dtype": dtype, "device": device}
     if as_json:
         typer.echo(json.dumps(report))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -27,4 +27,4 @@ def decode_mode(name: str) -> DecodeMode:
     """
     if name not in DECODE_MODES:
         raise ConfigError(f"--decode {name!r} is unknown; choose one of {', '.join(DECODE_MODES)}")
-    return cast(DecodeMode, name)
+    return name

@@ -91,7 +91,8 @@ def _parse_one(
 
 def _show_page(path: str, page: Page) -> None:
     seconds = sum(page.seconds.values())
-    console.print(f"{Path(path).name}: page {page.index + 1}, {len(page.regions)} regions, {page.status}, {seconds:.1f} s")
+    name, n = Path(path).name, len(page.regions)
+    console.print(f"{name}: page {page.index + 1}, {n} regions, {page.status}, {seconds:.1f} s", markup=False)
 
 
 def _report(document: Document, outputs: list[str]) -> dict[str, Any]:

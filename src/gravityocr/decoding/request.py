@@ -51,9 +51,7 @@ class Request:
     def __post_init__(self) -> None:
         shapes = {tuple(t.shape) for t in (self.lens, self.first, self.max_tokens)}
         if len(shapes) != 1 or self.lens.dim() != 1:
-            raise ConfigError(
-                f"lens, first, max_tokens have shapes {sorted(shapes)}: give one entry a sequence"
-            )
+            raise ConfigError(f"lens, first, max_tokens have shapes {sorted(shapes)}: give one entry a sequence")
         if bool((self.max_tokens < 1).any()):
             raise ConfigError(f"max_tokens {self.max_tokens.tolist()}: y_1 counts, so choose at least 1")
         if self.block_size < 1:

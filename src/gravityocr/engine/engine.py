@@ -12,28 +12,36 @@ from gravityocr.decoding import Decoded
 from gravityocr.decoding.prompts import DecodedBatch, DecodeMode, DecodeOptions, decode_prompts
 from gravityocr.decoding.trace import RoundTrace
 from gravityocr.document import Crop, Recognition, RegionStatus
-from gravityocr.errors import ConfigError
+from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
 from gravityocr.model.pieces import Piece, join_texts, split_crop
 from gravityocr.model.prompt import Prompt
 
 MAX_ASPECT = 100
+TOKENS_PER_COLUMN, SPARE_TOKENS = 3, 16
+"""No line holds more than three characters in a vision cell's width: what is longer is a loop, and is cut there."""
 
 
 @dataclass(frozen=True)
 class EngineConfig:
     """How crops are read.
 
-    *Units*: `max_tokens` per piece, y_1 included; `batch_cells` bounds the vision cells of one batch, and with them its
-    memory. `block_size` None is the checkpoint's own.
+    *Units*: `max_tokens` per piece, y_1 included; `batch_tokens` bounds the prompt tokens of one batch, and with them
+    its memory. `block_size` None is the checkpoint's own.
     """
 
     decode: DecodeMode = "self-spec"
     block_size: int | None = None
     max_tokens: int = 2048
-    batch_cells: int = 8192
+    batch_tokens: int = 4096
     threshold: float = 0.9
     trace: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("block_size", "max_tokens", "batch_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; choose at least 1")
 
 
 @dataclass
@@ -41,6 +49,7 @@ class _Piece:
     crop: int
     prompt: Prompt
     part: Piece | None
+    max_tokens: int
     decoded: Decoded | None = None
 
 
@@ -64,8 +73,6 @@ class Engine:
     def __init__(self, checkpoint: Checkpoint, config: EngineConfig | None = None) -> None:
         self.checkpoint = checkpoint
         self.config = config or EngineConfig()
-        if self.config.block_size is not None and self.config.block_size < 1:
-            raise ConfigError(f"block size {self.config.block_size} must be at least 1")
         self.tasks = frozenset(checkpoint.diffusion.tasks)
         self.options = DecodeOptions(
             checkpoint.diffusion.mask_id,
@@ -84,6 +91,8 @@ class Engine:
         types = {"float32": torch.float32, "bfloat16": torch.bfloat16}
         if dtype not in types:
             raise ConfigError(f"unknown dtype {dtype!r}; choose one of {', '.join(types)}")
+        if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
+            raise ConfigError(f"device {device!r} is not available here; choose cpu, or cuda where there is a GPU")
         return cls(load_checkpoint(name, types[dtype], device), config)
 
     def with_decode(self, mode: DecodeMode, block_size: int | None = None) -> Engine:
@@ -93,8 +102,8 @@ class Engine:
     def recognize(self, crops: Sequence[Crop]) -> list[Recognition]:
         """Read crops together, in input order.
 
-        A crop whose task the checkpoint does not claim is `skipped`; one that cannot be prepared is `failed`; the others
-        are not touched by it.
+        A crop whose task the checkpoint does not claim is `skipped`; one that cannot be prepared or read is `failed`;
+        the others are not touched by it.
         """
         return [self.summarize(run) if isinstance(run, CropRun) else run for run in self.run(crops)]
 
@@ -104,11 +113,15 @@ class Engine:
         pieces: list[_Piece] = []
         for number, crop in enumerate(crops):
             refused = self._refuse(crop)
-            outcome.append(refused or CropRun())
             if refused is None:
-                pieces.extend(self._prepare(number, crop))
+                try:
+                    pieces.extend(self._prepare(number, crop))
+                except (GravityOCRError, OSError, ValueError) as error:
+                    refused = Recognition("", "failed", f"the crop cannot be prepared: {error}")
+            outcome.append(refused or CropRun())
         for batch in self._batches(pieces):
-            decoded = decode_prompts(self.checkpoint.model, [piece.prompt for piece in batch], self.options)
+            prompts, limits = [piece.prompt for piece in batch], [piece.max_tokens for piece in batch]
+            decoded = decode_prompts(self.checkpoint.model, prompts, self.options, limits)
             self._book(batch, decoded, outcome)
         for piece in pieces:
             run = outcome[piece.crop]
@@ -125,25 +138,29 @@ class Engine:
             return Recognition("", "skipped", f"the crop is empty: {crop.image.width} x {crop.image.height} px")
         return None
 
-    def _prepare(self, number: int, crop: Crop) -> Iterator[_Piece]:
-        spec = self.checkpoint.diffusion.pieces
+    def _prepare(self, number: int, crop: Crop) -> list[_Piece]:
+        spec, prompts = self.checkpoint.diffusion.pieces, self.checkpoint.prompts
         if spec is None:
-            yield _Piece(number, self.checkpoint.prompts.build(_pad_aspect(crop.image), crop.task), None)
-            return
+            prompt = prompts.build(_pad_aspect(crop.image), crop.task)
+            return [_Piece(number, prompt, None, self.options.max_tokens)]
+        pieces = []
         for part in split_crop(crop.image, spec):
-            yield _Piece(number, self.checkpoint.prompts.build(part.image, crop.task), part)
+            limit = SPARE_TOKENS + TOKENS_PER_COLUMN * (part.image.width // spec.cell_px)
+            prompt = prompts.build(part.image, crop.task)
+            pieces.append(_Piece(number, prompt, part, min(limit, self.options.max_tokens)))
+        return pieces
 
     def _batches(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
         """Yield pieces of similar length together, since a batch runs as long as its longest piece."""
         batch: list[_Piece] = []
-        n_cells = 0
+        n_tokens = 0
         for piece in sorted(pieces, key=lambda piece: piece.prompt.ids.numel()):
             size = piece.prompt.ids.numel()
-            if batch and n_cells + size > self.config.batch_cells:
+            if batch and n_tokens + size > self.config.batch_tokens:
                 yield batch
-                batch, n_cells = [], 0
+                batch, n_tokens = [], 0
             batch.append(piece)
-            n_cells += size
+            n_tokens += size
         if batch:
             yield batch
 
@@ -164,12 +181,17 @@ class Engine:
         texts = [tokenizer.decode(sequence.ids, skip_special_tokens=True) for sequence in run.sequences]
         parts = [part for part in run.parts if part is not None]
         text = join_texts(texts, parts) if len(parts) == len(texts) else "\n".join(texts)
-        truncated = any(sequence.finish == "length" for sequence in run.sequences)
-        status: RegionStatus = "truncated" if truncated else "ok"
+        cut = [sequence for sequence in run.sequences if sequence.finish == "length"]
+        status: RegionStatus = "ok"
+        error = None
+        if cut and all(len(sequence.ids) < self.options.max_tokens for sequence in cut):
+            status, error = "loop_cut", "a piece had more text than its width can hold, and was cut"
+        elif cut:
+            status, error = "truncated", f"a piece reached the limit of {self.options.max_tokens} tokens"
         return Recognition(
             text,
             status,
-            f"a piece reached the limit of {self.options.max_tokens} tokens" if truncated else None,
+            error,
             n_tokens=sum(len(sequence.ids) for sequence in run.sequences),
             n_forwards=sum(sequence.n_forwards for sequence in run.sequences),
             n_rounds=sum(sequence.n_rounds for sequence in run.sequences),

@@ -8,7 +8,7 @@ import numpy as np
 
 from gravityocr.model.ink import Array, Components, Ink, typical_glyph, weighted_quantile
 
-_VALLEY = 0.5
+_VALLEY = 0.55
 _MULTI, _NOBODY = -2, -1
 
 
@@ -78,7 +78,7 @@ def find_lines(ink: Ink) -> tuple[list[TextLine], Array]:
     shapes = [_shape(parts, np.flatnonzero(owner == i), band) for i, band in enumerate(bands)]
     sizes = _sizes(shapes)
     dropped = _slivers(parts, owner, shapes, sizes)
-    _disown_border_marks(parts, owner, shapes, sizes)
+    _disown_far_marks(parts, owner, shapes, sizes)
     kept = [(i, s) for i, s in enumerate(shapes) if s is not None and i not in dropped and (owner == i).any()]
     renumber = np.full(len(bands) + 2, _NOBODY, dtype=np.int32)  # two more: owners -2 and -1 are nobody
     renumber[[i for i, _ in kept]] = np.arange(len(kept))
@@ -98,6 +98,9 @@ def _all_bands(parts: Components, glyph: float) -> list[tuple[int, int]]:
         size = glyph if attempt == 0 else typical_glyph(_pick(parts, rest))
         height = parts.height[rest]
         usable = rest[(height >= 0.5 * size) & (height <= 3.2 * size)]
+        plain = usable[parts.height[usable] <= 2.3 * size]
+        if parts.width[plain].sum() >= 0.5 * parts.width[usable].sum():
+            usable = plain  # glyphs of two lines that touch would fill the valley between them
         if attempt and not _could_be_line(parts, rest, usable, glyph):
             break
         found = sorted(found + _bands(parts, usable, size))
@@ -135,7 +138,7 @@ def _bands(parts: Components, ids: Array, glyph: float) -> list[tuple[int, int]]
     np.add.at(steps, parts.top[ids], weight)
     np.add.at(steps, parts.bottom[ids], -weight)
     cover = np.cumsum(steps)[:n_rows]
-    reach = max(0, round(0.12 * glyph))
+    reach = round(0.06 * glyph)
     if reach:
         window = np.ones(2 * reach + 1) / (2 * reach + 1)
         smooth = np.convolve(cover, window, mode="same")
@@ -191,15 +194,17 @@ def _assign(parts: Components, bands: list[tuple[int, int]], glyph: float) -> Ar
     bottoms = np.array([band[1] for band in bands])
     size = bottoms - tops
     overlap = np.minimum(parts.bottom[:, None], bottoms) - np.maximum(parts.top[:, None], tops)
-    owner = overlap.argmax(axis=1).astype(np.int32)  # negative overlap = distance, so the nearest core wins
-    best = overlap.max(axis=1)
-    reach = np.maximum(1.1 * glyph, 1.1 * size[owner])
-    owner[best < -np.minimum(reach, 2.2 * glyph)] = _NOBODY
+    nearest = overlap.argmax(axis=1)  # a negative overlap is a distance
+    best, size_there = overlap.max(axis=1), size[nearest]
+    far = best < -np.minimum(1.1 * np.maximum(glyph, size_there), 2.2 * glyph)
+    # A letter whose middle is far from the core is on a line of its own, however short.
+    middle = (parts.top + parts.bottom) / 2
+    away = np.maximum(middle - bottoms[nearest], tops[nearest] - middle)
+    own_line = (parts.height >= 0.6 * glyph) & (away > 0.9 * np.minimum(size_there, 1.1 * glyph))
     shared = (overlap >= 0.6 * size).sum(axis=1) >= 2
-    owner[shared] = _MULTI
-    lonely = (best > 0) & (parts.height > 6 * size[np.maximum(owner, 0)]) & ~shared
-    owner[lonely] = _NOBODY
-    return np.asarray(owner)
+    drawing = (best > 0) & (parts.height > 6 * size_there)
+    owner = np.where(shared, _MULTI, np.where(far | own_line | drawing, _NOBODY, nearest))
+    return owner.astype(np.int32)
 
 
 def _shape(parts: Components, ids: Array, band: tuple[int, int]) -> _Shape | None:
@@ -214,8 +219,8 @@ def _shape(parts: Components, ids: Array, band: tuple[int, int]) -> _Shape | Non
     feet = bottom[letters]
     votes = np.bincount(feet - feet.min(), np.minimum(width, 2 * height)[letters])
     reach = int(tolerance)
-    votes = np.convolve(votes, np.ones(2 * reach + 1), mode="same") if len(votes) > 2 * reach else votes
-    baseline = float(np.mean(feet[np.abs(feet - feet.min() - int(votes.argmax())) <= tolerance]))
+    smooth = np.convolve(votes, np.ones(2 * reach + 1), mode="full")[reach : reach + len(votes)]
+    baseline = float(np.mean(feet[np.abs(feet - feet.min() - int(smooth.argmax())) <= tolerance]))
     sitting = letters & (np.abs(bottom - baseline) <= 1.4 * tolerance)
     tall = np.sort(baseline - parts.top[ids][sitting])
     low, high = _two_heights(tall)
@@ -314,17 +319,17 @@ def _disown_far_border_marks(parts: Components, owner: Array, bands: list[tuple[
     owner[above | below] = _NOBODY
 
 
-def _disown_border_marks(
+def _disown_far_marks(
     parts: Components, owner: Array, shapes: list[_Shape | None], sizes: list[tuple[float, float]]
 ) -> None:
-    """Take marks cut by the border, outside the reach of their line's own letters, away from it."""
+    """Take marks out of the reach of their line's own letters away from it, those that the border cuts sooner."""
     n_rows = parts.labels.shape[0]
     for i, shape in enumerate(shapes):
         if shape is None:
             continue
         ascent, descent = sizes[i]
-        above = (parts.top <= 0) & (parts.bottom <= shape.baseline - 0.96 * ascent)
-        below = (parts.bottom >= n_rows) & (parts.top >= shape.baseline + 0.6 * descent)
+        above = parts.bottom <= shape.baseline - np.where(parts.top <= 0, 0.96, 1.35) * ascent
+        below = parts.top >= shape.baseline + np.where(parts.bottom >= n_rows, 0.6, 1.15) * descent
         owner[(owner == i) & (above | below)] = _NOBODY
 
 

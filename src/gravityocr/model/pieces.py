@@ -171,16 +171,18 @@ def _word_gap(widths: Array) -> float:
 
     *Units*: pixels at the scale of pieces, where a letter gap is 1-3 and a space 5-12.
     """
-    low, high = 3.5, 7.5
+    low, high = 3.0, 8.5
     usual = np.sort(np.minimum(widths, 14.0))
-    if len(usual) < 2 or usual[-1] < low:
+    n = len(usual)
+    if n < 2 or usual[-1] < low:
         return low + 1.0
-    jumps = np.diff(usual)
+    total, count = np.cumsum(usual), np.arange(1, n)
+    between = count * (n - count) * (total[:-1] / count - (total[-1] - total[:-1]) / (n - count)) ** 2
     middles = (usual[1:] + usual[:-1]) / 2
     allowed = (middles >= low) & (middles <= high)
     if not allowed.any():
         return low + 1.0 if usual[0] < low else high
-    return float(middles[int(np.where(allowed, jumps, -1.0).argmax())])
+    return float(middles[int(np.where(allowed, between, -1.0).argmax())])
 
 
 def _cuts(strip: _Strip, limit: int) -> list[tuple[int, int, str | None]]:
@@ -193,7 +195,8 @@ def _cuts(strip: _Strip, limit: int) -> list[tuple[int, int, str | None]]:
     ends = np.array([a for a, _, _ in marks] + [width])
     starts = np.array([0] + [b for _, b, _ in marks])
     widths = ends[None, :] - starts[:, None]  # a piece from mark i to mark j
-    price = np.array([0.6 if text == "" else 0.15 / max(b - a, 1) for a, b, text in marks] + [0.0])
+    space = float(np.median([b - a for a, b, _ in words])) if words else 1.0
+    price = np.array([_cut_price((b - a) / space, text) for a, b, text in marks] + [0.0])
     n_least = -(-width // limit)
     for n_pieces in range(n_least, len(marks) + 2):
         target = width / n_pieces
@@ -214,6 +217,11 @@ def _cuts(strip: _Strip, limit: int) -> list[tuple[int, int, str | None]]:
             spans = enumerate(zip(bounds, tails, strict=True))
             return [(start, end, None if i == 0 else text) for i, ((start, text), end) in spans]
     return [(x, min(x + limit, width), None if x == 0 else "") for x in range(0, width, limit)]
+
+
+def _cut_price(spaces: float, joiner: str) -> float:
+    """Return what a cut costs, in squared relative imbalance: inside a word much, at a doubtful space some."""
+    return 0.6 if joiner == "" else 0.25 * max(0.0, 1.0 - spaces) + 0.01 / max(spaces, 0.1)
 
 
 def _inner_cuts(strip: _Strip, words: list[tuple[int, int, str]], limit: int) -> list[tuple[int, int, str]]:

@@ -59,6 +59,17 @@ class Prompt:
     next_position: int
 
 
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """Return a token's id.
+
+    *Raises*: CheckpointError where the tokenizer lacks it.
+    """
+    found = tokenizer.token_to_id(token)
+    if found is None:
+        raise CheckpointError(f"the tokenizer has no token {token!r}; use the one that belongs to the checkpoint")
+    return found
+
+
 def fit_size(height_px: int, width_px: int, spec: ImageSpec) -> tuple[int, int]:
     """Return the size in multiples of a merged cell that keeps the aspect ratio within the pixel limits.
 
@@ -85,12 +96,14 @@ def fit_size(height_px: int, width_px: int, spec: ImageSpec) -> tuple[int, int]:
 def image_patches(image: Image.Image, spec: ImageSpec) -> tuple[Tensor, tuple[int, int]]:
     """Return flattened patches in merged-cell order and the grid (rows, columns) in patches."""
     height, width = fit_size(image.height, image.width, spec)
+    if image.has_transparency_data:  # on white paper, as transformers' processor does
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     rgb = image.convert("RGB")
     if (rgb.height, rgb.width) != (height, width):
         rgb = rgb.resize((width, height), Image.Resampling.BICUBIC)
-    values = np.asarray(rgb, dtype=np.float32) / 255.0
-    values = (values - np.float32(spec.mean)) / np.float32(spec.std)
-    return patchify(torch.from_numpy(values.transpose(2, 0, 1).copy()), spec)
+    values = torch.from_numpy(np.asarray(rgb, dtype=np.float32)) / 255.0
+    values = (values - torch.tensor(spec.mean)) / torch.tensor(spec.std)
+    return patchify(values.permute(2, 0, 1), spec)
 
 
 def patchify(values: Tensor, spec: ImageSpec) -> tuple[Tensor, tuple[int, int]]:
@@ -110,10 +123,7 @@ class PromptBuilder:
     def __init__(self, tokenizer: Tokenizer, spec: ImageSpec) -> None:
         self.tokenizer = tokenizer
         self.spec = spec
-        image_id = tokenizer.token_to_id(IMAGE_TOKEN)
-        if image_id is None:
-            raise CheckpointError(f"the tokenizer has no {IMAGE_TOKEN} token; use a GLM-OCR tokenizer")
-        self.image_id = image_id
+        self.image_id = token_id(tokenizer, IMAGE_TOKEN)
         self._before = self._encode(BEFORE_IMAGE)
         self._after = {task: self._encode(AFTER_IMAGE.format(task=text)) for task, text in TASK_PROMPTS.items()}
 

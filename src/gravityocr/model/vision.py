@@ -60,8 +60,9 @@ class VisionAttention(nn.Module):
         k = rotate_halves(self.k_norm(k).float(), cos, sin).to(v.dtype)
         outputs = []
         for group in groups:
-            heads = [t[group].transpose(1, 2) for t in (q, k, v)]
-            outputs.append(F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2).flatten(0, 1))
+            q_crops, k_crops, v_crops = (t[group].transpose(1, 2) for t in (q, k, v))
+            attended = F.scaled_dot_product_attention(q_crops, k_crops, v_crops)
+            outputs.append(attended.transpose(1, 2).flatten(2).flatten(0, 1))
         if len(groups) == 1:
             mixed = outputs[0]
         else:

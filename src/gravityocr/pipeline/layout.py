@@ -116,11 +116,20 @@ def merge_boxes(boxes: Sequence[LayoutBox], size_px: tuple[int, int], config: La
     usable.sort(key=lambda item: (-item.score, item.box.y0, item.box.x0, item.box.x1))
     kept: list[LayoutBox] = []
     for item in usable:
-        if all(item.box.iou(other.box) < config.duplicate_iou for other in kept):
+        twins = [k for k, other in enumerate(kept) if item.box.iou(other.box) >= config.duplicate_iou]
+        if not twins:
             kept.append(item)
+        elif _is_formula(item, kept[twins[0]], size_px[1]):
+            kept[twins[0]] = item
     kept = [item for item in kept if not _wraps(item, kept, config)]
     kept = [item for item in kept if not any(_nested(item, other, config) for other in kept)]
     return _joined(kept)
+
+
+def _is_formula(item: LayoutBox, twin: LayoutBox, page_height: int) -> bool:
+    """Tell whether a block that may be text or a formula is the latter: probable, and too tall for one line."""
+    probable = item.label == "formula" and item.score >= 0.5 and TASKS[twin.label] == "text"
+    return probable and item.box.height > _LINE * page_height
 
 
 def _checked_label(label: Label, box: Box, page_height: int) -> Label:
@@ -220,7 +229,27 @@ def _with_uncovered(boxes: list[LayoutBox], ink: InkMap, size_px: tuple[int, int
         if _like_page_number(block, boxes, size_px):
             label = "page_number"
         found.append(LayoutBox(block.clamp(size_px) or block, label, "uncovered", 0.0))
-    return given + found
+    return given + _stacked(found, size_px)
+
+
+def _stacked(found: list[LayoutBox], size_px: tuple[int, int]) -> list[LayoutBox]:
+    """Join widely spaced lines that stand one below the other into paragraphs."""
+    result: list[LayoutBox] = []
+    for item in sorted(found, key=lambda item: (item.box.y0, item.box.x0)):
+        for place, above in enumerate(result):
+            if item.label == "text" == above.label and _next_line(above.box, item.box, size_px):
+                result[place] = replace(above, box=above.box.union(item.box))
+                break
+        else:
+            result.append(item)
+    return result
+
+
+def _next_line(above: Box, below: Box, size_px: tuple[int, int]) -> bool:
+    gap = below.y0 - above.y1
+    close = -_DOWN * size_px[1] <= gap <= min(above.height, below.height, _LINE * size_px[1])
+    level = abs(above.x0 - below.x0) <= 0.03 * size_px[0]
+    return close and level and below.height <= _LINE * size_px[1]
 
 
 def _give(block: Box, boxes: list[LayoutBox], size_px: tuple[int, int]) -> bool:
@@ -244,7 +273,9 @@ def _home(block: Box, boxes: Sequence[LayoutBox], size_px: tuple[int, int]) -> L
         same_column = Box(block.x0, item.box.y0, block.x1, item.box.y1).intersection(item.box)
         one_line = block.height <= _LINE * size_px[1]
         # a line above or below a table is its caption or note, to be read as text
-        below = item.label != "table" and down <= _DOWN and one_line and same_column > 0.9 * block.width * item.box.height
+        below = (
+            item.label != "table" and down <= _DOWN and one_line and same_column > 0.9 * block.width * item.box.height
+        )
         if not (beside or below) or _runs_into(item.box.union(block), item, boxes):
             continue
         distance = across + down

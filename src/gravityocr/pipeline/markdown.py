@@ -22,7 +22,7 @@ _STAR = re.compile(r"(?<=\S)\*|\*(?=\S)")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_+(?=\S)|(?<=\S)_+(?![^\W_])")
 _LINK = re.compile(r"\[(?=[^\]\n]*\][(:])")
 _TILDES = re.compile(r"~(?=~)")
-_LINE_MARK = re.compile(r"^(#{1,6}(?=\s|$)|>|\+(?=\s)|-(?=\s)|(?:-{2,}|={2,}|_{3,})(?=\s*$)|~{3,})")
+_LINE_MARK = re.compile(r"^(#{1,6}(?=\s|$)|>|[*+-](?=\s|$)|(?:-{2,}|={2,}|_{3,})(?=\s*$)|~{3,})")
 _LINE_NUMBER = re.compile(r"^(\d{1,9})([.)])(?=\s)")
 
 

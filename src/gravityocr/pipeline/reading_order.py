@@ -44,9 +44,10 @@ def _cut(boxes: list[LayoutBox], page: _Page) -> list[LayoutBox]:
     if len(boxes) < 2:
         return boxes
     columns = _split(boxes, _across, page.slack_x_px)
-    if _are_columns(columns, page):
-        return [item for column in columns for item in _cut(column, page)]
     strips = _split(boxes, _down, page.slack_y_px)
+    if _are_columns(columns, page):
+        rows = _rows(strips, _gutter(columns), page)
+        return [item for group in (rows if len(rows) > 1 else columns) for item in _cut(group, page)]
     if len(strips) > 1:
         return [item for group in _join_columns(strips, page) for item in _cut(group, page)]
     if len(columns) > 1:
@@ -60,11 +61,7 @@ def _are_columns(groups: list[list[LayoutBox]], page: _Page) -> bool:
 
 
 def _join_columns(strips: list[list[LayoutBox]], page: _Page) -> list[list[LayoutBox]]:
-    """Join strips from top to bottom for as long as one white gap runs through all of them.
-
-    A strip that starts level in all its columns, below more white than stands between them, is a new row
-    (cards in a grid, text under a row of figures).
-    """
+    """Join strips from top to bottom for as long as one white gap runs through all of them."""
     groups: list[list[LayoutBox]] = [strips[0]]
     for strip in strips[1:]:
         joined = groups[-1] + strip
@@ -76,7 +73,19 @@ def _join_columns(strips: list[list[LayoutBox]], page: _Page) -> list[list[Layou
     return groups
 
 
+def _rows(strips: list[list[LayoutBox]], gutter_px: float, page: _Page) -> list[list[LayoutBox]]:
+    """Part the strips of a group of columns where a new row of cards begins."""
+    rows: list[list[LayoutBox]] = [strips[0]]
+    for strip in strips[1:]:
+        if _new_row(rows[-1], strip, gutter_px, page):
+            rows.append(strip)
+        else:
+            rows[-1] = rows[-1] + strip
+    return rows
+
+
 def _new_row(above: list[LayoutBox], strip: list[LayoutBox], gutter_px: float, page: _Page) -> bool:
+    """Tell whether a strip starts level in all its columns, below more white than stands between them."""
     tops = [min(i.box.y0 for i in column) for column in _split(strip, _across, page.slack_x_px)]
     white = min(tops) - max(item.box.y1 for item in above)
     return len(tops) > 1 and max(tops) - min(tops) <= page.slack_y_px and white > gutter_px

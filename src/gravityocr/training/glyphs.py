@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gravityocr.model.masks import joint_mask
-from gravityocr.model.text import Attend
 from gravityocr.training.packing import PackedBatch
 
 MAX_GLYPHS = 3
@@ -110,7 +109,8 @@ class GuidedAttention:
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attend, and record the guide loss where the layer is guided."""
         if layer in self.layers and self.rows.numel():
-            scores = q[:, 0].float() @ k[:, 0].float().transpose(-1, -2) * q.shape[-1] ** -0.5
+            # Autocast multiplies in bf16 whatever it is given, so the product is what has to become fp32.
+            scores = (q[:, 0] @ k[:, 0].transpose(-1, -2)).float() * q.shape[-1] ** -0.5
             scores = scores.masked_fill(~self.mask[:, 0], float("-inf"))
             picked = scores[self.rows, self.columns].log_softmax(-1)
             self.losses.append(-picked.gather(1, self.cells[:, None]).mean())

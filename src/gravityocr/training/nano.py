@@ -10,10 +10,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from gravityocr.model.checkpoint import MASK_TOKEN
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
-from gravityocr.model.prompt import IMAGE_TOKEN, TASK_PROMPTS, ImageSpec
+from gravityocr.model.prompt import IMAGE_TOKEN, TASK_PROMPTS, ImageSpec, token_id
 from gravityocr.model.rope import inverse_frequencies
 from gravityocr.model.text import TextConfig
-from gravityocr.model.vision import VisionConfig
+from gravityocr.model.vision import VisionBlock, VisionConfig
 
 EOS_TOKEN = "<|endoftext|>"
 SPECIAL_TOKENS = (
@@ -28,7 +28,8 @@ IMAGE_SPEC = ImageSpec(
 
 NETWORK = OcrConfig(
     VisionConfig(
-        depth=4, hidden_size=192, intermediate_size=512, num_heads=3, patch_size=8, out_hidden_size=192, rope_theta=100.0
+        depth=4, hidden_size=192, intermediate_size=512, num_heads=3, patch_size=8, out_hidden_size=192,
+        rope_theta=100.0,
     ),
     # Short grids need fast frequencies; the width axis gets most of them, since lines are wide and low.
     TextConfig(
@@ -74,20 +75,18 @@ def new_network(seed: int, config: OcrConfig = NETWORK) -> OcrModel:
 
 def _localise(model: OcrModel) -> None:
     vision = model.config.vision
-    quarter = vision.head_dim // 4
     frequencies = inverse_frequencies(vision.rope_theta, vision.head_dim // 2)
     for depth, block in enumerate(model.visual.blocks):
-        reach = 1.0 + depth
+        assert isinstance(block, VisionBlock)
+        qkv, reach = block.attn.qkv, 1.0 + depth
+        qkv.weight[: 2 * vision.hidden_size].mul_(0.5)
         for head in range(vision.num_heads):
             offset = ((0.0, -reach), (0.0, reach), (1.0 if depth % 2 else -1.0, 0.0))[head % 3]
             phase = torch.cat([frequencies * offset[0], frequencies * offset[1]])
-            assert phase.numel() == 2 * quarter
-            start = head * vision.head_dim
-            bias = block.attn.qkv.bias  # type: ignore[union-attr]
-            bias[start : start + vision.head_dim] = torch.cat([phase.cos(), phase.sin()])  # type: ignore[index]
-            start += vision.hidden_size
-            bias[start : start + 2 * quarter] = 1.0  # type: ignore[index]
-            block.attn.qkv.weight[: 2 * vision.hidden_size].mul_(0.5)  # type: ignore[index, operator, union-attr]
+            q_start = head * vision.head_dim
+            k_start = q_start + vision.hidden_size
+            qkv.bias[q_start : q_start + vision.head_dim] = torch.cat([phase.cos(), phase.sin()])
+            qkv.bias[k_start : k_start + vision.head_dim // 2] = 1.0
 
 
 def token_ids(tokenizer: Tokenizer) -> dict[str, int]:
@@ -100,7 +99,7 @@ def token_ids(tokenizer: Tokenizer) -> dict[str, int]:
         "video_start_token_id": "<|begin_of_video|>",
         "video_end_token_id": "<|end_of_video|>",
     }
-    return {name: tokenizer.token_to_id(token) for name, token in names.items()}
+    return {name: token_id(tokenizer, token) for name, token in names.items()}
 
 
 def write_processor_files(path: Path, tokenizer: Tokenizer, spec: ImageSpec, eos_ids: list[int]) -> None:

@@ -7,7 +7,7 @@ never see each other (`gravityocr.model.masks.joint_mask`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -59,9 +59,8 @@ class PackedBatch:
     def to(self, device: torch.device) -> PackedBatch:
         """Return the batch on another device."""
         tags = RowTags(*(getattr(self.tags, name).to(device) for name in RowTags.__dataclass_fields__))
-        moved = (t.to(device) for t in (self.ids, self.is_image, self.positions))
-        targets = (t.to(device) for t in (self.ar_target, self.diffusion_target))
-        return PackedBatch(*moved, tags, *targets, self.order, self.places)
+        names = ("ids", "is_image", "positions", "ar_target", "diffusion_target")
+        return replace(self, tags=tags, **{name: getattr(self, name).to(device) for name in names})
 
 
 @dataclass(frozen=True)

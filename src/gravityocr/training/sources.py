@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from tokenizers import Tokenizer
 
-from gravityocr.model.prompt import Prompt, PromptBuilder
+from gravityocr.model.prompt import Prompt, PromptBuilder, token_id
 from gravityocr.training.glyphs import GlyphTruth, glyph_truth
 from gravityocr.training.noise import NoiseConfig, corrupt
 from gravityocr.training.packing import Sample, fill_response
@@ -41,9 +41,8 @@ class StepData:
 class SyntheticSource:
     """Render, tokenize and corrupt synthetic crops."""
 
-    def __init__(self, config: DataConfig, prompts: PromptBuilder, noise: NoiseConfig, eos_id: int,
-                 split: str = "train") -> None:  # fmt: skip
-        self.renderer = TextCropRenderer(Path(config.folder), split=split)
+    def __init__(self, config: DataConfig, prompts: PromptBuilder, noise: NoiseConfig, eos_id: int) -> None:
+        self.renderer = TextCropRenderer(Path(config.folder), split="train")
         self.prompts = prompts
         self.noise = noise
         self.eos_id = eos_id
@@ -78,9 +77,6 @@ class SyntheticSource:
 def encode_characters(tokenizer: Tokenizer, text: str) -> list[int]:
     """Encode text character by character.
 
-    *Raises*: ValueError where a character is unknown: labels must be exact.
+    *Raises*: CheckpointError where a character is unknown: labels must be exact.
     """
-    ids = [tokenizer.token_to_id(character) for character in text]
-    if None in ids:
-        raise ValueError(f"the tokenizer lacks {text[ids.index(None)]!r}; add it to the character set")
-    return ids
+    return [token_id(tokenizer, character) for character in text]

@@ -1,7 +1,8 @@
 """Joint training: rows in, checkpoint out; resumable to the same bits.
 
-A step: (1) every process draws its samples, (2) the vision tower encodes all crops in one call, (3) the decoder runs the
-packed rows under the dense mask, (4) losses are formed and gradients averaged over the processes, (5) optimisers step.
+A step: (1) every process draws its samples, (2) the vision tower encodes all crops in one call, (3) the decoder runs
+the packed rows under the dense mask, (4) losses are formed and gradients averaged over the processes, (5) the
+optimisers step.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from gravityocr.config import dump_config
-from gravityocr.model.checkpoint import BlockDiffusion
+from gravityocr.model.checkpoint import MASK_TOKEN, BlockDiffusion
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.pieces import PieceSpec
-from gravityocr.model.prompt import PromptBuilder
+from gravityocr.model.prompt import PromptBuilder, token_id
 from gravityocr.training.export import export_checkpoint
 from gravityocr.training.glyphs import GlyphConfig, GlyphHeads, GuidedAttention
 from gravityocr.training.losses import LossConfig, joint_loss, masked_attention, packed_hidden
@@ -112,8 +113,8 @@ class Trainer:
         self.config, self.rank = config, rank
         self.folder = Path(config.run.folder)
         self.tokenizer = build_tokenizer(CHARSET)
-        self.eos_id = self.tokenizer.token_to_id(EOS_TOKEN)
-        self.mask_id = self.tokenizer.token_to_id("<|mask|>")
+        self.eos_id = token_id(self.tokenizer, EOS_TOKEN)
+        self.mask_id = token_id(self.tokenizer, MASK_TOKEN)
         self.prompts = PromptBuilder(self.tokenizer, IMAGE_SPEC)
         self.source = SyntheticSource(config.data, self.prompts, config.noise, self.eos_id)
         self.device = torch.device(config.run.device)

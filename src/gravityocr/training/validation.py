@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from gravityocr.decoding.prompts import DecodeOptions, decode_prompts
+from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, decode_prompts
 from gravityocr.metrics.edit import ned
 from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.prompt import PromptBuilder
@@ -44,8 +44,9 @@ def validate(model: OcrModel, prompts: PromptBuilder, data: DataConfig, config: 
     crops = held_out_crops(data, config)
     built = [prompts.build(Image.fromarray(crop.image), "text") for crop in crops]
     results = {}
-    for mode in ("ar", "self-spec"):
-        options = DecodeOptions(mask_id, frozenset([eos_id]), config.block_size, mode, config.max_tokens)  # type: ignore[arg-type]
+    modes: tuple[DecodeMode, ...] = ("ar", "self-spec")
+    for mode in modes:
+        options = DecodeOptions(mask_id, frozenset([eos_id]), config.block_size, mode, config.max_tokens)
         results[mode] = [
             sequence
             for i in range(0, len(built), 32)

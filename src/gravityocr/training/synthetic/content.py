@@ -101,7 +101,7 @@ class ContentSource:
             text = _one_of(rng, self._structured)(rng, chars)
             return text if rng.random() < 0.5 else _from_random_word(rng, text, chars, self._corpus)
         text = typeset(self._corpus.window(rng, chars), rng, difficulty)
-        return _break_words(rng, text) if rng.random() < 0.10 * difficulty else text
+        return _start_inside_word(rng, text) if rng.random() < 0.08 * difficulty else text
 
     def _random_strings(self, rng: np.random.Generator, chars: int) -> str:
         alphabets = (
@@ -117,7 +117,7 @@ class ContentSource:
         while total < chars:
             alphabet = alphabets[int(rng.choice(6, p=(0.16, 0.16, 0.12, 0.12, 0.2, 0.24)))]
             part = _string(rng, alphabet, int(rng.integers(1, 9)))
-            if rng.random() < 0.1:
+            if rng.random() < 0.2:
                 part = _string(rng, _RARE, int(rng.integers(1, 4)))
             parts.append(part)
             total += len(part) + 1
@@ -138,11 +138,11 @@ class ContentSource:
                 words[i] = pair[0] + words[i] + pair[1]
             elif roll < 0.58:
                 words[i] = _one(rng, _SYMBOLS) + words[i]
-            elif roll < 0.64:
+            elif roll < 0.66:
                 letters = list(words[i])
                 letters[int(rng.integers(len(letters) or 1))] = _one(rng, _RARE)
                 words[i] = "".join(letters)
-            elif roll < 0.70:
+            elif roll < 0.72:
                 words[i] = words[i] + _one(rng, ["-", "–", "—", "/", "=", "+", "&", "·"]) + _string(rng, _LETTERS, 3)
         return " ".join(words)
 
@@ -267,6 +267,8 @@ class ContentSource:
                 f"{value:.2f}",
                 f"−{value:.2f}",
                 f"+{value:.1f}",
+                f"−{value:.0f}",
+                f"∼{value:.0f}",
                 f"{value:,.2f}",
                 f"{value:.1e}",
                 f"0.{_string(rng, _DIGITS, 3)}",
@@ -310,7 +312,7 @@ class ContentSource:
     def _statistics(self, rng: np.random.Generator, chars: int) -> str:
         words = self._corpus.window(rng, chars).split(" ")
         for i in range(1, len(words), 3):
-            sign = _one(rng, "=<>≤≥≈=∼=")
+            sign = _one(rng, "=<>≤≥≈=∼∼−−+")
             words[i] += " " + _one(
                 rng,
                 (
@@ -319,6 +321,7 @@ class ContentSource:
                     f"{_one(rng, GREEK)}-{_one(rng, _LETTERS)}",
                     f"n {sign} {rng.integers(1, 999)}",
                     f"{_one(rng, _LETTERS)} → {_one(rng, GREEK + _LETTERS)}",
+                    f"{_one(rng, _LETTERS + GREEK)} − {rng.integers(1, 9)}",
                     f"{self._number(rng)} {_one(rng, _UNITS)}",
                     f"R = {self._number(rng)},",
                     f"{rng.integers(2, 2000)} × {rng.integers(2, 2000)}",
@@ -372,13 +375,7 @@ def _from_random_word(rng: np.random.Generator, text: str, chars: int, corpus: C
     return rest if len(rest) >= chars else f"{rest} {corpus.window(rng, chars - len(rest))}"
 
 
-def _break_words(rng: np.random.Generator, text: str) -> str:
-    """Cut the first and some later words at a hyphen, as at the ends of justified lines."""
-    words = text.split(" ")
-    if len(words[0]) > 5:
-        words[0] = words[0][int(rng.integers(2, len(words[0]) - 2)) :]
-    for i in range(2, len(words)):
-        if len(words[i]) > 6 and words[i].isalpha() and rng.random() < 0.4:
-            cut = int(rng.integers(2, len(words[i]) - 2))
-            words[i] = f"{words[i][:cut]}- {words[i][cut:]}"
-    return " ".join(words)
+def _start_inside_word(rng: np.random.Generator, text: str) -> str:
+    """Drop the start of the first word, as after a hyphen at the end of the line before."""
+    length = len(text.partition(" ")[0])
+    return text[int(rng.integers(2, length - 2)) :] if length > 5 else text

@@ -14,6 +14,7 @@ _MIN_PARAGRAPH = 40
 _MARKUP = re.compile(r"[A-Z]<|\\[*(]|</|\(\)\(|&[a-z]+;|\{\{|^[#%.|]")
 _OPENING_DOUBLE = re.compile(r'(^|[\s(\[{\-–—/])"')
 _OPENING_SINGLE = re.compile(r"(^|[\s(\[{\-–—/“])'")
+_MINUS = re.compile(r"(?<![\w\])-])-(?=\d)| - (?=\d)")
 _RANGE = re.compile(r"(?<=\d)-(?=\d)")
 
 
@@ -64,6 +65,8 @@ def typeset(text: str, rng: np.random.Generator, strength: float) -> str:
         text = _OPENING_SINGLE.sub(r"\1‘", text).replace("'", "’")
     if " -- " in text:
         text = text.replace(" -- ", " – " if rng.random() < 0.5 else "—")
+    if "-" in text and rng.random() < 0.7:
+        text = _MINUS.sub(lambda match: match[0].replace("-", "−"), text)
     if " - " in text:
         text = text.replace(" - ", " – " if rng.random() < 0.7 else " — ")
     if rng.random() < 0.7:

@@ -18,9 +18,10 @@ def degrade(coverage: Image.Image, rng: np.random.Generator, difficulty: float) 
     ink = np.asarray(coverage, dtype=np.float32)
     if rng.random() < 0.30:
         ink = _change_stroke(ink, rng)
-    if rng.random() < 0.15:
+    roll = rng.random()
+    if roll < 0.15:
         ink = _fade(ink, rng)
-    if rng.random() < 0.10:
+    elif roll < 0.25:
         ink = _binarise(ink, rng)
     grey = _tone(ink, rng, difficulty)
     if rng.random() < 0.35:
@@ -49,15 +50,17 @@ def _fade(ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Let the ink fade in soft patches, never below 45 %."""
     coarse = rng.uniform(0.45, 1.1, (3, max(3, ink.shape[1] // 24))).astype(np.float32)
     patches = Image.fromarray(coarse).resize((ink.shape[1], ink.shape[0]), Image.Resampling.BICUBIC)
-    strength: np.ndarray = np.clip(np.asarray(patches), 0.4, 1.0)
-    return ink * strength
+    faded: np.ndarray = ink * np.clip(np.asarray(patches), 0.4, 1.0)
+    return faded
 
 
 def _binarise(ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Threshold as a fax does, sometimes with ragged edges."""
-    threshold: float | np.ndarray = float(rng.uniform(80, 150))
+    """Threshold as a fax does, sometimes with ragged edges; relative to the ink, so that thin strokes survive."""
+    marked = ink[ink > 40]
+    usual = float(marked.mean()) if marked.size else 128.0
+    threshold: float | np.ndarray = usual * float(rng.uniform(0.5, 0.95))
     if rng.random() < 0.5:
-        threshold = threshold + 20.0 * rng.standard_normal(ink.shape, dtype=np.float32)
+        threshold = threshold + 0.1 * usual * rng.standard_normal(ink.shape, dtype=np.float32)
     binary: np.ndarray = np.where(ink > threshold, np.float32(255), np.float32(0))
     return binary
 

@@ -23,6 +23,7 @@ class Style:
     tracking: float
     space: float
     justified: bool
+    hyphenated: bool
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def choose_style(rng: np.random.Generator, face: FontFace, difficulty: float) ->
     space = face.advance(" ") or _SPACE_EM
     if rng.random() < 0.4 * difficulty:
         space = float(rng.uniform(0.2, 0.6)) if face.kind != "mono" else float(rng.uniform(0.45, 0.8))
-    return Style(ligatures, tracking, space + tracking, bool(rng.random() < 0.4))
+    return Style(ligatures, tracking, space + tracking, bool(rng.random() < 0.4), bool(rng.random() < 0.2 * difficulty))
 
 
 def _width(word: str, face: FontFace, size: float, style: Style) -> float:
@@ -77,6 +78,12 @@ def break_lines(
                 return rows
             word, width = word[:keep], room
         else:
+            spare = room - used - style.space * size
+            cut = _hyphen_cut(word, face, size, style, spare) if style.hyphenated else 0
+            if cut:
+                row.append(word[:cut] + "-")
+                word = word[cut:]
+                width = _width(word, face, size, style)
             rows.append(row)
             row = []
         if len(rows) == lines:
@@ -87,6 +94,16 @@ def break_lines(
     if row:
         rows.append(row)
     return rows[:lines]
+
+
+def _hyphen_cut(word: str, face: FontFace, size: float, style: Style, room: float) -> int:
+    """Return how many letters of a word, with a hyphen, fit at the end of a line; 0 when none should."""
+    if len(word) < 6 or not word.isalpha():
+        return 0
+    for cut in range(len(word) - 2, 1, -1):
+        if _width(word[:cut] + "-", face, size, style) <= room:
+            return cut
+    return 0
 
 
 class Typesetter:

@@ -1,0 +1,34 @@
+"""The Python half of gpu_train.sh: configs/nano.toml with a GPU's batch and workers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gravityocr.config import load_config
+from gravityocr.training.launch import run_training
+from gravityocr.training.trainer import TrainConfig
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--budget-s", type=float, default=540.0)
+    args = parser.parse_args()
+    overrides = [
+        f"data.folder={args.data}",
+        f"run.folder={args.run}",
+        f"run.device={args.device}",
+        f"run.budget_s={args.budget_s}",
+        "run.n_processes=1",
+    ]
+    if args.device == "cuda":
+        # Sixteen cores render about 5,000 crops a second; the step must be large enough to use them.
+        overrides += ["run.n_samples=256", "run.n_workers=14", "data.n_ramp_samples=60000", "run.validate_every_s=90"]
+    run_training(load_config(TrainConfig, Path("configs/nano.toml"), overrides))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Whole training runs on a tiny network: exact resume, log, checkpoint, two processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.training_data import TINY_NETWORK, write_data_dir
+from torch import Tensor
+
+from gravityocr.config import dump_config, load_config
+from gravityocr.decoding.prompts import DecodeOptions, decode_prompts
+from gravityocr.model.checkpoint import load_checkpoint
+from gravityocr.training.launch import run_training
+from gravityocr.training.sources import StepData
+from gravityocr.training.synthetic.text_crops import TextCropRenderer
+from gravityocr.training.trainer import TrainConfig, Trainer
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data_dir(tmp_path_factory.mktemp("data"))
+
+
+def tiny_run(folder: Path, data_dir: Path, *overrides: str) -> TrainConfig:
+    """Give a run of six steps of two crops that passes the vision-only phase and the start of the ramp."""
+    network = _flat("network.vision", TINY_NETWORK.vision) + _flat("network.text", TINY_NETWORK.text)
+    settings = [
+        f"run.folder={folder}", "run.n_steps=6", "run.n_samples=2", "run.row_budget_tokens=400", "run.bf16=false",
+        "run.vision_only=0.2", "run.log_every=1", "run.save_every_s=0.0", f"data.folder={data_dir}",
+        "data.ramp_from=-1.0", "data.n_ramp_samples=8", "noise.block_size=4", "noise.mask_schedule=mixed",
+        "noise.random_offset=true", "optimizer.lr_decoder=3e-3", "optimizer.lr_vision=1e-3", "optimizer.warmup=0.3",
+        "optimizer.decay_from=0.5", "glyphs.guide_layers=[1]", "validation.n_crops=3", "validation.max_tokens=7",
+        "validation.block_size=4",
+    ]  # fmt: skip
+    return load_config(TrainConfig, None, [*network, *settings, *overrides])
+
+
+def _flat(prefix: str, config: object) -> list[str]:
+    return [f"{prefix}.{line}" for line in dump_config(config).splitlines() if line]
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    return torch.load(folder / "state.pt", weights_only=True)
+
+
+def assert_equal_to_the_bit(one: Any, other: Any, where: str = "state") -> None:
+    assert type(one) is type(other), where
+    if isinstance(one, Tensor):
+        assert torch.equal(one, other), where
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_equal_to_the_bit(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other), where
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_equal_to_the_bit(a, b, f"{where}[{i}]")
+    else:
+        assert one == other, where
+
+
+class KilledError(Exception):
+    """What ends a run in the middle."""
+
+
+class KilledTrainer(Trainer):
+    """A trainer that dies instead of running step 3."""
+
+    def step(self, data: StepData) -> dict[str, Any]:
+        if self.progress.step == 3:
+            raise KilledError
+        return super().step(data)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, data_dir: Path, kind: str) -> None:
+    whole = tiny_run(tmp_path / "whole", data_dir, f"optimizer.kind={kind}")
+    Trainer(whole).train()
+    parts = tiny_run(tmp_path / "parts", data_dir, f"optimizer.kind={kind}")
+    with pytest.raises(KilledError):
+        KilledTrainer(parts).train()
+    assert read_state(tmp_path / "parts")["progress"]["step"] == 3
+    torch.manual_seed(987)  # nothing may hang on torch's global generator
+    resumed = Trainer(parts)
+    assert resumed.progress.step == 3 and 0 < resumed.progress.difficulty(parts.data) < 1
+    resumed.train()
+    states = [read_state(tmp_path / name) for name in ("whole", "parts")]
+    for state in states:
+        assert state["progress"].pop("elapsed_s") > 0
+        assert state["progress"]["step"] == 6 and state["progress"]["n_samples"] == 12
+    assert_equal_to_the_bit(*states)
+    start = Trainer(tiny_run(tmp_path / "new", data_dir)).model.state_dict()
+    assert not all(torch.equal(start[name], value) for name, value in states[0]["model"].items())
+
+
+def test_a_finished_run_is_not_trained_further(tmp_path: Path, data_dir: Path) -> None:
+    config = tiny_run(tmp_path, data_dir, "run.n_steps=1")
+    Trainer(config).train()
+    before = read_state(tmp_path)
+    Trainer(config).train()
+    assert_equal_to_the_bit(before, read_state(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> tuple[Path, TrainConfig]:
+    """Train once, in bf16 as shipped, for the tests that only read what a run leaves."""
+    folder = tmp_path_factory.mktemp("run")
+    config = tiny_run(folder, data_dir, "run.bf16=true", "loss.ar_weight=0.5")
+    assert run_training(config) == folder / "checkpoint"
+    return folder, config
+
+
+def test_the_log_is_one_json_object_a_line(run: tuple[Path, TrainConfig]) -> None:
+    lines = [json.loads(line) for line in (run[0] / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    steps, last = lines[:-1], lines[-1]
+    assert [line["step"] for line in steps] == [1, 2, 3, 4, 5, 6]
+    assert [line["samples"] for line in steps] == [2, 4, 6, 8, 10, 12]
+    for line in steps:
+        assert {"elapsed_s", "difficulty", "loss", "glyph", "index", "glyph_accuracy", "gradient_norm"} <= line.keys()
+        assert all(np.isfinite(value) for value in line.values())
+        assert ("ar" in line) == ("diffusion" in line) == ("guide" in line) == (line["step"] > 2)
+    assert steps[0]["difficulty"] < steps[-1]["difficulty"] == 1.0
+    assert {"val_ned", "val_ned_lines", "val_tpf", "val_accepted", "val_identical", "val_example"} <= last.keys()
+    assert last["val_identical"] == 1.0 and last["step"] == 6
+
+
+def test_the_logged_loss_is_the_weighted_sum_of_its_parts(run: tuple[Path, TrainConfig]) -> None:
+    lines = [json.loads(line) for line in (run[0] / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    glyphs, loss = run[1].glyphs, run[1].loss
+    for line in lines[2:-1]:
+        joint = (loss.ar_weight * line["ar"] + loss.diffusion_weight * line["diffusion"]) / 1.5
+        vision = glyphs.glyph_weight * line["glyph"] + glyphs.index_weight * line["index"]
+        assert line["loss"] == pytest.approx(joint + vision + glyphs.guide_weight * line["guide"], abs=1e-3)
+    vision_only = lines[0]
+    assert vision_only["loss"] == pytest.approx(
+        glyphs.glyph_weight * vision_only["glyph"] + glyphs.index_weight * vision_only["index"], abs=1e-3
+    )
+
+
+def test_the_run_writes_the_configuration_that_it_had(run: tuple[Path, TrainConfig]) -> None:
+    assert load_config(TrainConfig, run[0] / "config.toml") == run[1]
+
+
+def test_the_checkpoint_loads_and_reads(run: tuple[Path, TrainConfig], data_dir: Path) -> None:
+    folder, config = run
+    checkpoint = load_checkpoint(str(folder / "checkpoint"))
+    assert checkpoint.model.config == config.network
+    assert (checkpoint.diffusion.bd_size, checkpoint.diffusion.mask_schedule) == (4, "mixed")
+    assert checkpoint.diffusion.ar_loss_weight == 0.5 and checkpoint.diffusion.tasks == ("text",)
+    assert checkpoint.diffusion.mask_id == checkpoint.tokenizer.token_to_id("<|mask|>")
+    trained = read_state(folder)["model"]
+    for name, value in checkpoint.model.state_dict().items():
+        assert torch.equal(value, trained[name].bfloat16().float()), name
+    renderer = TextCropRenderer(data_dir, "heldout")
+    crops = [renderer.sample(np.random.default_rng(i), 0.0) for i in range(3)]
+    prompts = [checkpoint.prompts.build(Image.fromarray(crop.image)) for crop in crops]
+    read = {
+        mode: decode_prompts(
+            checkpoint.model, prompts, DecodeOptions(checkpoint.diffusion.mask_id, checkpoint.stop_ids, 4, mode, 9)
+        ).sequences
+        for mode in ("ar", "self-spec")
+    }
+    assert [s.ids for s in read["ar"]] == [s.ids for s in read["self-spec"]]
+    assert all(1 <= len(s.ids) <= 9 for s in read["ar"])
+
+
+def test_training_lowers_the_loss(tmp_path: Path, data_dir: Path) -> None:
+    """Sixteen steps on easy crops; the schedule, the gradients and the targets have to fit together for it."""
+    overrides = ["run.n_steps=16", "run.vision_only=0.0", "data.ramp_from=2.0", "run.n_samples=3",
+                 "optimizer.lr_decoder=1e-2", "optimizer.lr_vision=1e-2", "optimizer.warmup=0.1"]  # fmt: skip
+    Trainer(tiny_run(tmp_path, data_dir, *overrides)).train()
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()][:-1]
+    for part in ("loss", "ar", "diffusion", "glyph"):
+        assert np.mean([line[part] for line in lines[-3:]]) < 0.8 * np.mean([line[part] for line in lines[:2]]), part
+
+
+class BothTrainers(Trainer):
+    """One process that averages its gradients with those of the samples that a second process would draw."""
+
+    def _average_gradients(self) -> None:
+        config, step = self.config, self.progress.step
+        difficulty = self.progress.difficulty(config.data)
+        data = self.source.step([config.run.seed, step, 1], config.run.n_samples, difficulty)
+        loss, _ = self._joint_loss(data)
+        others = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        for parameter, other in zip(self.parameters, others, strict=True):
+            if parameter.grad is not None:
+                parameter.grad.add_(other).div_(2)
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_of_both_halves(tmp_path: Path, data_dir: Path) -> None:
+    """Equal weights after three steps mean that the second process kept in step with the first."""
+    overrides = ["run.n_steps=3", "run.vision_only=0.0", "data.ramp_from=2.0", "optimizer.warmup=0.0"]
+    run_training(tiny_run(tmp_path / "two", data_dir, *overrides, "run.n_processes=2"))
+    BothTrainers(tiny_run(tmp_path / "one", data_dir, *overrides)).train()
+    two, one = (read_state(tmp_path / name) for name in ("two", "one"))
+    for name, value in one["model"].items():
+        torch.testing.assert_close(two["model"][name], value, rtol=1e-5, atol=1e-6, msg=name)
+    assert two["progress"]["n_samples"] == 2 * one["progress"]["n_samples"] == 12

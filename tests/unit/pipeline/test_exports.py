@@ -1,0 +1,116 @@
+"""Output folders: the JSON contract, whole files, nobody overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gravityocr.document import Box, Document, Page, Region
+from gravityocr.errors import ConfigError, InputError
+from gravityocr.pipeline import exports
+from gravityocr.pipeline.exports import DocumentWriter, OutputFolders, document_json
+
+
+def document(source: str = "in/a.pdf") -> Document:
+    regions = (
+        Region(0, "title", "title", "text", Box(10, 20, 90.55, 40), "T", n_tokens=3, n_forwards=2, score=0.5),
+        Region(
+            1, "table", "table", "table", Box(0, 50, 100, 200), status="skipped", error="no tables",
+            image="page0001_region001.png",
+        ),
+    )  # fmt: skip
+    page = Page(0, (100, 200), regions, seconds={"render": 0.123456}, markdown="# T\n")
+    return Document(source, "ok", (page, Page(1, (0, 0), (), "failed", "page 2: broken", {}, "")))
+
+
+def test_json_has_the_fields_of_the_contract() -> None:
+    data = document_json(document())
+    assert (data["source"], data["status"], data["n_pages"], data["n_regions"]) == ("in/a.pdf", "ok", 2, 2)
+    assert data["region_status"] == {"ok": 1, "skipped": 1}
+    first, second = data["pages"]
+    assert (first["page"], first["size_px"], first["seconds"]) == (1, [100, 200], {"render": 0.1235})
+    assert (second["page"], second["status"], second["error"]) == (2, "failed", "page 2: broken")
+    contract = {
+        "index", "label", "native_label", "task", "bbox_px", "bbox_2d", "content", "status", "error",
+        "n_tokens", "n_forwards",
+    }  # fmt: skip
+    title, table = first["regions"]
+    assert contract <= set(title) and contract <= set(table)
+    assert title["bbox_px"] == [10, 20, 90.5, 40] or title["bbox_px"] == [10, 20, 90.6, 40]
+    assert title["bbox_2d"] == [100, 100, 906, 200]
+    assert table["image"] == "images/page0001_region001.png"
+    assert json.loads(json.dumps(data)) == data
+
+
+def test_writer_writes_folder_and_pictures(tmp_path: Path) -> None:
+    writer = DocumentWriter(OutputFolders(tmp_path).claim("in/a.pdf"))
+    writer.save_image("page0001_region001.png", Image.new("RGB", (8, 8), "red"))
+    assert (tmp_path / "a/images/page0001_region001.png").is_file()  # at once, not at the end
+    paths = writer.finish(document())
+    assert paths == [tmp_path / "a/a.md", tmp_path / "a/a.json"]
+    assert paths[0].read_text() == "# T\n"
+    assert json.loads(paths[1].read_text())["source"] == "in/a.pdf"
+    assert sorted(path.name for path in (tmp_path / "a").rglob("*")) == [
+        "a.json", "a.md", "images", "page0001_region001.png",
+    ]  # fmt: skip
+
+
+def test_formats_are_chosen_and_checked(tmp_path: Path) -> None:
+    (path,) = DocumentWriter(tmp_path / "a", ["json"]).finish(document())
+    assert path.name == "a.json" and not (tmp_path / "a/a.md").exists()
+    with pytest.raises(ConfigError, match="docx"):
+        DocumentWriter(tmp_path / "a", ["docx"])
+
+
+def test_two_inputs_of_one_stem_do_not_overwrite_one_another(tmp_path: Path) -> None:
+    folders = OutputFolders(tmp_path)
+    claims = [folders.claim(source) for source in ("x/a.pdf", "y/a.png", "z/a.pdf", "x/a.pdf")]
+    assert [claim.name for claim in claims] == ["a", "a-2", "a-3", "a"]
+
+
+def test_stems_that_differ_by_case_only_are_kept_apart(tmp_path: Path) -> None:
+    folders = OutputFolders(tmp_path)
+    assert [folders.claim(source).name for source in ("x/Report.pdf", "y/report.pdf")] == ["Report", "report-2"]
+
+
+def test_a_later_run_overwrites_its_own_folder_only(tmp_path: Path) -> None:
+    DocumentWriter(OutputFolders(tmp_path).claim("x/a.pdf")).finish(document("x/a.pdf"))
+    assert OutputFolders(tmp_path).claim("y/a.pdf").name == "a-2"
+    assert OutputFolders(tmp_path).claim("x/a.pdf").name == "a"
+    (tmp_path / "b").mkdir()  # a run that was killed left no JSON
+    assert OutputFolders(tmp_path).claim("x/b.pdf").name == "b"
+
+
+def test_pictures_of_an_earlier_run_go_but_foreign_files_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    first = DocumentWriter(folder)
+    for name in ("page0001_region001.png", "page0009_region001.png"):
+        first.save_image(name, Image.new("RGB", (8, 8)))
+    (folder / "images/mine.png").write_bytes(b"x")
+    first.finish(document())
+    second = DocumentWriter(folder)
+    second.save_image("page0001_region001.png", Image.new("RGB", (8, 8)))
+    second.finish(document())
+    assert sorted(path.name for path in (folder / "images").iterdir()) == ["mine.png", "page0001_region001.png"]
+
+
+def test_an_interrupted_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.md"
+    exports.write_text(path, "old")
+
+    def interrupted(part: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exports.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        exports.write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file.*cannot be made"):
+        DocumentWriter(tmp_path / "file" / "a").finish(document())

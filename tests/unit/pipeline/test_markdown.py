@@ -1,0 +1,153 @@
+"""Markdown: what was read as text, what was not as a picture, and nothing that Markdown would act on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from markdown_it import MarkdownIt
+
+from gravityocr.document import Box, Region
+from gravityocr.pipeline.markdown import (
+    escape,
+    failed_page_markdown,
+    formula_block,
+    page_markdown,
+    table_block,
+    text_block,
+)
+
+BOX = Box(0, 0, 100, 20)
+
+
+def text(index: int, content: str, **more: object) -> Region:
+    return replace(Region(index, "text", "text", "text", BOX, content), **more)  # type: ignore[arg-type]
+
+
+def test_blocks_are_parted_by_blank_lines_and_headers_stay_out() -> None:
+    regions = [
+        text(0, "Journal of Pages", label="header"),
+        text(1, "The\nTitle", label="title"),
+        text(2, "First."),
+        text(3, "Methods", label="title"),
+        text(4, "Second."),
+        text(5, "17", label="page_number"),
+        text(6, "Publisher", label="footer"),
+        text(7, "  "),
+    ]
+    assert page_markdown(regions, first_page=True) == "# The Title\n\nFirst.\n\n## Methods\n\nSecond.\n"
+    assert page_markdown(regions).startswith("## The Title\n\n")
+    assert page_markdown([]) == ""
+
+
+def test_a_title_below_text_is_not_the_documents() -> None:
+    regions = [text(0, "ends here."), text(1, "Results", label="title")]
+    assert page_markdown(regions, first_page=True) == "ends here.\n\n## Results\n"
+    assert page_markdown([text(0, "X", label="doc_title")]) == "# X\n"
+
+
+def test_what_was_not_read_is_shown_as_a_picture() -> None:
+    figure = text(0, "", label="figure", task=None, image="p1.png")
+    table = text(1, "", label="table", task="table", status="skipped", error="no tables", image="p2.png")
+    assert page_markdown([figure, table]) == "![figure](images/p1.png)\n\n![table](images/p2.png)\n"
+    assert page_markdown([replace(figure, image=None)]) == ""
+
+
+def test_a_failed_region_never_vanishes() -> None:
+    failed = text(3, "", status="failed", error="server said <500> --\nstop", image="p.png")
+    assert page_markdown([failed]) == ("<!-- region 3 failed: server said <500 - - stop -->\n\n![text](images/p.png)\n")
+    assert "region 3 failed" in page_markdown([replace(failed, image=None)])
+    assert failed_page_markdown(1, "broken") == "<!-- page 2 failed: broken -->\n"
+
+
+def test_truncated_and_loop_cut_text_is_kept() -> None:
+    assert page_markdown([text(0, "kept", status="truncated")]) == "kept\n"
+    assert page_markdown([text(0, "kept", status="loop_cut")]) == "kept\n"
+
+
+def test_table_html_is_kept_and_other_answers_are_text() -> None:
+    html = '<table>\n\n<tr><td rowspan="2">a_b</td><td>|</td></tr>\n</table>'
+    assert table_block(html) == '<table>\n<tr><td rowspan="2">a_b</td><td>|</td></tr>\n</table>'
+    assert table_block("just <b>words</b>") == "just \\<b>words\\</b>"
+    region = text(0, html, label="table", task="table")
+    assert page_markdown([region]).startswith("<table>\n<tr>")
+
+
+@pytest.mark.parametrize("content", ["x^2", "$$x^2$$", "$$\nx^2\n$$", r"\[ x^2 \]", "$x^2$", "  x^2 \n\n"])
+def test_formulas_are_display_blocks_whatever_their_delimiters(content: str) -> None:
+    assert formula_block(content) == "$$\nx^2\n$$"
+
+
+def test_formula_keeps_its_commands() -> None:
+    assert formula_block("\\times \\theta\n") == "$$\n\\times \\theta\n$$"
+    assert formula_block("$$$$") == ""
+
+
+def test_lists_are_kept() -> None:
+    content = "Shopping:\n• apples\n- pears\n1. first\n2) second\n1)item\nDone."
+    assert text_block(content) == ("Shopping:\n\n- apples\n- pears\n1. first\n2) second\n1) item\n\nDone.")
+
+
+@pytest.mark.parametrize("line", ["3.14 is pi", "A.B. Smith", "-5 degrees", "1984 was a year", "a - b"])
+def test_what_only_looks_like_a_list_stays(line: str) -> None:
+    assert text_block(line) == line
+
+
+@pytest.mark.parametrize(
+    ("plain", "expected"),
+    [
+        ("# of pages", "\\# of pages"),
+        ("#hashtag", "#hashtag"),
+        ("> quoted", "\\> quoted"),
+        ("a*b*c and 2 * 3", "a\\*b\\*c and 2 * 3"),
+        ("snake_case_name", "snake_case_name"),
+        ("_emphasis_", "\\_emphasis\\_"),
+        ("__init__", "\\_\\_init\\_\\_"),
+        ("use `code`", "use \\`code\\`"),
+        ("<b>x</b> but 3 < 4", "\\<b>x\\</b> but 3 < 4"),
+        ("&amp; & R&D", "\\&amp; & R&D"),
+        ("see [1] and [a](b)", "see [1] and \\[a](b)"),
+        ("---", "\\---"),
+        ("===", "\\==="),
+        ("C:\\*", "C:\\\\\\*"),
+        ("~~no~~", "\\~~no\\~~"),
+        ("plain text, nothing to do (2024).", "plain text, nothing to do (2024)."),
+    ],
+)
+def test_markdown_characters_are_escaped(plain: str, expected: str) -> None:
+    assert escape(plain) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# of pages", "> quoted", "a*b*c", "_emphasis_ and __more__", "`code`", "<b>bold</b>", "&amp;",
+        "[a](b)", "---", "===", "~~no~~", "snake_case_name * 2", "C:\\*dir\\_x", "1986. A great year", "+ plus",
+        "***", "___", "a_b_ c", "*", "[note]: http://x",
+    ],
+)  # fmt: skip
+def test_a_renderer_shows_the_line_as_it_was(line: str) -> None:
+    tokens = MarkdownIt("commonmark").enable("strikethrough").parse(escape(line))
+    assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+    children = tokens[1].children or []
+    assert {token.type for token in children} <= {"text", "text_special"}
+    assert "".join(token.content for token in children) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("costs $5 and $6", "costs \\$5 and \\$6"),
+        ("costs $5, $6 or $7.50", "costs \\$5, \\$6 or \\$7.50"),
+        ("$5/$6", "\\$5/\\$6"),
+        ("US$ 5 and US$ 6", "US\\$ 5 and US\\$ 6"),
+        ("$5 and $6 beside $ x^2 $", "\\$5 and \\$6 beside $x^2$"),
+        ("where $ x $ and $y_1$ hold", "where $x$ and $y_1$ hold"),
+        ("$ a * b_c * d $ stays", "$a * b_c * d$ stays"),
+        ("$ \\text{some words} = 5 $", "$\\text{some words} = 5$"),
+        ("a lone $ sign", "a lone \\$ sign"),
+        ("$$", "\\$\\$"),
+    ],
+)
+def test_money_is_escaped_and_formulas_are_tight(line: str, expected: str) -> None:
+    assert escape(line) == expected
