@@ -110,14 +110,18 @@ class WatchedSlots:
 
 
 @torch.inference_mode()
-def watched(model: OcrModel, prompts: Sequence[Prompt], block_size: int, stops: Sequence[int]) -> tuple[WatchedSlots, Request]:
+def watched(
+    model: OcrModel, prompts: Sequence[Prompt], block_size: int, stops: Sequence[int]
+) -> tuple[WatchedSlots, Request]:
     session = prefill(model, prompts, model.encode_images(prompts)[1], max(LIMITS) + block_size + 2)
     first = greedy(session.first_logits, mask_id())
     request = Request(session.lens, first, torch.tensor(LIMITS), frozenset(stops), block_size, mask_id())
     return WatchedSlots(session), request
 
 
-def assert_causal(model: OcrModel, prompts: Sequence[Prompt], slots: WatchedSlots, cached: Sequence[Sequence[int]]) -> None:
+def assert_causal(
+    model: OcrModel, prompts: Sequence[Prompt], slots: WatchedSlots, cached: Sequence[Sequence[int]]
+) -> None:
     """Assert that what is cached of each sequence is what one causal forward over these ids computes."""
     assert sorted(slots.left) == list(range(len(prompts)))
     for sequence, (prompt, ids) in enumerate(zip(prompts, cached, strict=True)):

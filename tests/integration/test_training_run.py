@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from gravityocr.config import dump_config, load_config
 from gravityocr.decoding.prompts import DecodeOptions, decode_prompts
 from gravityocr.model.checkpoint import load_checkpoint
 from gravityocr.training.launch import run_training
+from gravityocr.training.optimizer import rate_share
+from gravityocr.training.packing import pack
 from gravityocr.training.sources import StepData
 from gravityocr.training.synthetic.text_crops import TextCropRenderer
 from gravityocr.training.trainer import TrainConfig, Trainer
@@ -107,6 +110,55 @@ def test_a_finished_run_is_not_trained_further(tmp_path: Path, data_dir: Path) -
     assert_equal_to_the_bit(before, read_state(tmp_path))
 
 
+class WatchedTrainer(Trainer):
+    """A trainer that keeps what its steps were given and what they were trained with."""
+
+    def step(self, data: StepData) -> dict[str, Any]:
+        self.seen = [*getattr(self, "seen", []), data]
+        self.rates = [*getattr(self, "rates", []), self.optimizers[0].param_groups[0]["lr"]]
+        return super().step(data)
+
+
+def test_every_step_draws_its_own_samples_at_its_own_rate(tmp_path: Path, data_dir: Path) -> None:
+    config = tiny_run(tmp_path, data_dir, "data.ramp_from=2.0", "run.seed=7")
+    trainer = WatchedTrainer(config)
+    trainer.train()
+    for step, data in enumerate(trainer.seen):
+        wanted = trainer.source.step([7, step, 0], 2, 0.0)
+        for drawn, other in zip(data.samples, wanted.samples, strict=True):
+            assert torch.equal(drawn.response, other.response)
+            assert torch.equal(drawn.prompt.pixels, other.prompt.pixels)
+    assert len({tuple(sample.response.tolist()) for data in trainer.seen for sample in data.samples}) > 6
+    peak = trainer.optimizers[0].param_groups[0]["peak"]
+    shares = [rate_share(step / 6, config.optimizer) for step in range(6)]
+    assert trainer.rates == pytest.approx([peak * share for share in shares])
+    assert shares[0] == 0 and max(shares) == 1 and 0 < shares[-1] < 1
+
+
+def test_the_row_budget_changes_no_loss(tmp_path: Path, data_dir: Path) -> None:
+    """First fit puts samples of a later row into an earlier one; each keeps its own image and labels."""
+    config = tiny_run(tmp_path, data_dir, "run.vision_only=0.0")
+    drawn = Trainer(config).source.step([1], 8, 0.5)
+    by_size = sorted(range(8), key=lambda i: -drawn.samples[i].n_tokens)
+    chosen = [by_size[0], by_size[1], by_size[-1]]
+    data = StepData(tuple(drawn.samples[i] for i in chosen), tuple(drawn.truths[i] for i in chosen))
+    records = []
+    for budget in (data.samples[0].n_tokens + data.samples[2].n_tokens, 10**5):
+        trainer = Trainer(replace(config, run=replace(config.run, row_budget_tokens=budget)))
+        assert pack(data.samples, trainer.mask_id, budget).order == ((0, 1, 2) if budget == 10**5 else (0, 2, 1))
+        records.append(trainer.step(data))
+    assert records[0] == pytest.approx(records[1], rel=1e-4)
+
+
+def test_loader_workers_draw_the_same_samples(tmp_path: Path, data_dir: Path) -> None:
+    """As long as the difficulty stands still: workers read it ahead of the steps that they render."""
+    for n_workers in (0, 1):
+        overrides = ["run.n_steps=3", "data.ramp_from=2.0", f"run.n_workers={n_workers}"]
+        Trainer(tiny_run(tmp_path / str(n_workers), data_dir, *overrides)).train()
+    states = [read_state(tmp_path / name) for name in ("0", "1")]
+    assert_equal_to_the_bit(states[0]["model"], states[1]["model"])
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> tuple[Path, TrainConfig]:
     """Train once, in bf16 as shipped, for the tests that only read what a run leaves."""
@@ -154,6 +206,9 @@ def test_the_checkpoint_loads_and_reads(run: tuple[Path, TrainConfig], data_dir:
     assert (checkpoint.diffusion.bd_size, checkpoint.diffusion.mask_schedule) == (4, "mixed")
     assert checkpoint.diffusion.ar_loss_weight == 0.5 and checkpoint.diffusion.tasks == ("text",)
     assert checkpoint.diffusion.mask_id == checkpoint.tokenizer.token_to_id("<|mask|>")
+    assert checkpoint.stop_ids == {checkpoint.tokenizer.token_to_id("<|endoftext|>")}
+    raw = json.loads((folder / "checkpoint" / "config.json").read_text(encoding="utf-8"))
+    assert set(raw["text_config"]["eos_token_id"]) == checkpoint.stop_ids and raw["dtype"] == "bfloat16"
     trained = read_state(folder)["model"]
     for name, value in checkpoint.model.state_dict().items():
         assert torch.equal(value, trained[name].bfloat16().float()), name

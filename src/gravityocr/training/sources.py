@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from gravityocr.model.prompt import Prompt, PromptBuilder, token_id
 from gravityocr.training.glyphs import GlyphTruth, glyph_truth
 from gravityocr.training.noise import NoiseConfig, corrupt
 from gravityocr.training.packing import Sample, fill_response
-from gravityocr.training.synthetic.text_crops import TextCropRenderer, TextSample
+from gravityocr.training.synthetic.text_crops import CropConfig, TextCropRenderer, TextSample
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class DataConfig:
     folder: str = "data"
     ramp_from: float = 0.65
     n_ramp_samples: int = 12000
+    crops: CropConfig = field(default_factory=CropConfig)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class SyntheticSource:
     """Render, tokenize and corrupt synthetic crops."""
 
     def __init__(self, config: DataConfig, prompts: PromptBuilder, noise: NoiseConfig, eos_id: int) -> None:
-        self.renderer = TextCropRenderer(Path(config.folder), split="train")
+        self.renderer = TextCropRenderer(Path(config.folder), split="train", config=config.crops)
         self.prompts = prompts
         self.noise = noise
         self.eos_id = eos_id

@@ -31,7 +31,7 @@ class ValidationConfig:
 
 def held_out_crops(data: DataConfig, config: ValidationConfig) -> list[TextSample]:
     """Render the validation crops: held-out fonts and held-out documents."""
-    renderer = TextCropRenderer(Path(data.folder), split="heldout")
+    renderer = TextCropRenderer(Path(data.folder), split="heldout", config=data.crops)
     return [
         renderer.sample(np.random.default_rng([config.seed, i]), config.difficulty) for i in range(config.n_crops)
     ]

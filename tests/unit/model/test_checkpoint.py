@@ -220,7 +220,9 @@ def test_shards_are_read_together(folder: Path) -> None:
     for number, part in enumerate((keys[::2], keys[1::2]), 1):
         save_file({key: tensors[key] for key in part}, folder / f"model-0000{number}-of-00002.safetensors")
     expected = tiny_network().state_dict()
-    assert all(torch.equal(expected[key], value) for key, value in load_checkpoint(str(folder)).model.state_dict().items())
+    assert all(
+        torch.equal(expected[key], value) for key, value in load_checkpoint(str(folder)).model.state_dict().items()
+    )
     (folder / "model-00002-of-00002.safetensors").unlink()
     refused(folder, "lacks", str(folder))
 
@@ -336,7 +338,9 @@ def test_a_config_without_a_needed_entry(folder: Path, key: str) -> None:
 
 
 def test_a_partial_rotary_embedding_is_refused(folder: Path) -> None:
-    edit_json(folder / "config.json", lambda raw: raw["text_config"]["rope_parameters"].update(partial_rotary_factor=0.5))
+    edit_json(
+        folder / "config.json", lambda raw: raw["text_config"]["rope_parameters"].update(partial_rotary_factor=0.5)
+    )
     refused(folder, "config.json", "rotary")
 
 

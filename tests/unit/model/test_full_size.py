@@ -112,7 +112,9 @@ def test_every_key_and_shape_is_the_stock_class_s(network: OcrModel) -> None:
 
 def test_the_stock_class_reads_our_config_as_the_published_one() -> None:
     transformers = pytest.importorskip("transformers", reason="the stock class is the oracle; install the extra 'dev'")
-    ours = transformers.GlmOcrConfig.from_dict(dump_config(OcrConfig(), {"image_token_id": 59280}, [59246, 59253], "float32"))
+    ours = transformers.GlmOcrConfig.from_dict(
+        dump_config(OcrConfig(), {"image_token_id": 59280}, [59246, 59253], "float32")
+    )
     published = transformers.GlmOcrConfig.from_dict(PUBLISHED)
     assert parse_config(ours.to_dict()) == parse_config(published.to_dict()) == OcrConfig()
     for part in ("text_config", "vision_config"):

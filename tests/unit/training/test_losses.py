@@ -78,7 +78,7 @@ def test_w_0_sends_no_gradient_into_the_clean_stream() -> None:
 def test_the_network_is_scored_on_its_own_logits() -> None:
     samples = [make_sample(n, NoiseConfig(4), seed=n, grid=(2, 2 * n)) for n in (2, 3)]
     batch = pack(samples, MASK_ID, 1000)
-    model = tiny_network()
+    model = tiny_network().requires_grad_(False)
     hidden = packed_hidden(model, batch, features_of(model, samples, batch), masked_attention(batch.tags))
     loss = joint_loss(model, batch, hidden)
     scores = F.log_softmax(model.logits(hidden), -1)[0]

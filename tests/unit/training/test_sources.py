@@ -79,7 +79,7 @@ def test_difficulty_rises_from_the_start_of_the_ramp() -> None:
 def test_the_shipped_configuration_parses(repo_root: Path) -> None:
     config = load_config(TrainConfig, repo_root / "configs" / "nano.toml")
     assert config.noise.random_offset and config.noise.mask_schedule == "mixed"
-    assert config.optimizer.kind == "muon" and config.run.budget_s == 6600
+    assert config.optimizer.kind == "muon" and config.run.budget_s is not None
     assert config.run.n_steps == TrainConfig().run.n_steps  # what it leaves out keeps its default
 
 
