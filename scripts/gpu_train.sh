@@ -24,7 +24,7 @@ prepare)
 run)
     out=${2:?usage: gpu_train.sh run OUT}
     device=${DEVICE:-cuda}
-    budget=${BUDGET_S:-540}
+    budget=${BUDGET_S:-520}
     [ -f "$data/fonts.json" ] || { echo "no $data/: run 'scripts/gpu_train.sh prepare' first and carry it" >&2; exit 2; }
     mkdir -p "$out"
     run=$(mktemp -d)

@@ -27,14 +27,15 @@ LINES = (
     "Contact: editor@example.org, Room 7, 14 Mill Lane",
 )
 PARAGRAPHS = (
-    "Speculation is worth its price only where the guess is good. On a printed page the guess is good, because the "
-    "answer is already in the picture: the next word is not invented, it is read. So a parallel draft of a whole line is "
-    "often right to the last letter, and the check that follows costs one more forward.",
-    "An archive of letters seldom has one hand or one paper. The ink fades at the folds, the lines climb towards the "
-    "right, and the clerk saved space by writing close. A reader that knows where each character lies can skip none of "
-    "them.",
-    "We measured each step twice. First the time of a forward with one row, then with seventeen; the second was less than "
-    "twice the first. Since a round commits more than four tokens on average, the balance is clear even on two cores.",
+    "Speculation is worth its price only where the guess is good. On a printed page the guess is good, because "
+    "the answer is already in the picture: the next word is not invented, it is read. So a parallel draft of a "
+    "whole line is often right to the last letter, and the check that follows costs one more forward.",
+    "An archive of letters seldom has one hand or one paper. The ink fades at the folds, the lines climb towards "
+    "the right, and the clerk saved space by writing close. A reader that knows where each character lies can "
+    "skip none of them.",
+    "We measured each step twice. First the time of a forward with one row, then with seventeen; the second was "
+    "less than twice the first. Since a round commits more than four tokens on average, the balance is clear even "
+    "on two cores.",
 )
 
 

@@ -85,7 +85,8 @@ class GlyphHeads(nn.Module):
         logits = self.glyph(features).float().view(*target.shape, -1)
         glyph_loss = F.cross_entropy(logits.flatten(0, 1), target.flatten())
         real = target != self.blank
-        accuracy = float((logits.argmax(-1)[real] == target[real]).float().mean())
+        n_right = int(torch.count_nonzero(logits.argmax(-1)[real] == target[real]))
+        accuracy = n_right / max(1, int(torch.count_nonzero(real)))
         index = torch.cat([truth.index for truth in truths]).to(features.device)
         known = index >= 0
         angles = index[known, None] * (2 * torch.pi / torch.tensor(PERIODS, device=features.device))

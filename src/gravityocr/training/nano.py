@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from gravityocr.errors import ConfigError
 from gravityocr.model.checkpoint import MASK_TOKEN
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.prompt import IMAGE_TOKEN, TASK_PROMPTS, ImageSpec, token_id
@@ -43,7 +44,7 @@ def build_tokenizer(charset: str) -> Tokenizer:
     """Return a character tokenizer whose task prompts and GLM-OCR markers are single tokens."""
     words = [*SPECIAL_TOKENS, *TASK_PROMPTS.values(), *dict.fromkeys(charset)]
     if len(words) > VOCAB_SIZE:
-        raise ValueError(f"{len(words)} tokens do not fit in a vocabulary of {VOCAB_SIZE}")
+        raise ConfigError(f"{len(words)} tokens do not fit in a vocabulary of {VOCAB_SIZE}; shorten the character set")
     vocabulary = {word: i for i, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=" "))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -79,7 +80,7 @@ def _localise(model: OcrModel) -> None:
     for depth, block in enumerate(model.visual.blocks):
         assert isinstance(block, VisionBlock)
         qkv, reach = block.attn.qkv, 1.0 + depth
-        qkv.weight[: 2 * vision.hidden_size].mul_(0.5)
+        qkv.weight[: 2 * vision.hidden_size].mul_(0.125)
         for head in range(vision.num_heads):
             offset = ((0.0, -reach), (0.0, reach), (1.0 if depth % 2 else -1.0, 0.0))[head % 3]
             phase = torch.cat([frequencies * offset[0], frequencies * offset[1]])

@@ -1,8 +1,8 @@
-"""Joint training: rows in, checkpoint out; resumable to the same bits.
+"""Joint training: rows in, checkpoint out; resumable to the same bits (with loader workers, but for the ramp's lag).
 
 A step: (1) every process draws its samples, (2) the vision tower encodes all crops in one call, (3) the decoder runs
 the packed rows under the dense mask, (4) losses are formed and gradients averaged over the processes, (5) the
-optimisers step.
+optimisers step. Every process weighs the same, whatever its number of targets.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from gravityocr.config import dump_config
+from gravityocr.errors import ConfigError
 from gravityocr.model.checkpoint import MASK_TOKEN, BlockDiffusion
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.pieces import PieceSpec
@@ -62,6 +63,12 @@ class RunConfig:
     save_every_s: float = 120.0
     validate_every_s: float = 600.0
 
+    def __post_init__(self) -> None:
+        for name in ("n_steps", "budget_s", "n_processes", "n_samples", "row_budget_tokens", "log_every"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"run.{name} is {value}; choose a positive number")
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -75,6 +82,12 @@ class TrainConfig:
     glyphs: GlyphConfig = field(default_factory=GlyphConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
+
+    def __post_init__(self) -> None:
+        n_layers = self.network.text.num_hidden_layers
+        if any(not 0 <= layer < n_layers for layer in self.glyphs.guide_layers):
+            layers = self.glyphs.guide_layers
+            raise ConfigError(f"glyphs.guide_layers {layers}: the network has layers 0 to {n_layers - 1}")
 
 
 @dataclass
@@ -295,5 +308,9 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.heads.load_state_dict(state["heads"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            # The state is the run's, the settings are the config's, which may have changed since.
+            settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
             optimizer.load_state_dict(saved)
+            for group, own in zip(optimizer.param_groups, settings, strict=True):
+                group.update(own)
         self.progress = Progress(**state["progress"])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.training_data import EOS_ID, IMAGE_SPEC, MASK_ID, TINY_NETWORK, TOKENIZER
 
+from gravityocr.errors import ConfigError
 from gravityocr.model.checkpoint import MASK_TOKEN, read_image_spec
 from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.prompt import AFTER_IMAGE, BEFORE_IMAGE, IMAGE_TOKEN, TASK_PROMPTS
@@ -54,7 +55,7 @@ def test_the_mask_token_is_there_and_the_vocabulary_fits() -> None:
     assert TOKENIZER.token_to_id(MASK_TOKEN) == MASK_ID != EOS_ID
     assert TOKENIZER.get_vocab_size() <= VOCAB_SIZE == NETWORK.text.vocab_size
     assert sorted(TOKENIZER.get_vocab().values()) == list(range(TOKENIZER.get_vocab_size()))
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ConfigError, match="do not fit"):
         build_tokenizer("".join(chr(0x4E00 + i) for i in range(VOCAB_SIZE)))
 
 
