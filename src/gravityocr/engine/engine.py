@@ -15,7 +15,7 @@ from gravityocr.document import Crop, Recognition, RegionStatus
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
 from gravityocr.model.pieces import Piece, join_texts, split_crop
-from gravityocr.model.prompt import Prompt
+from gravityocr.model.prompt import Prompt, on_white
 
 MAX_ASPECT = 100
 TOKENS_PER_COLUMN, SPARE_TOKENS = 3, 16
@@ -208,5 +208,5 @@ def _pad_aspect(image: Image.Image) -> Image.Image:
     if size == image.size:
         return image
     padded = Image.new("RGB", size, "white")
-    padded.paste(image.convert("RGB"), (0, 0))
+    padded.paste(on_white(image), (0, 0))
     return padded

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from gravityocr.errors import CheckpointError
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.pieces import PieceSpec
-from gravityocr.model.prompt import ImageSpec, PromptBuilder
+from gravityocr.model.prompt import TASK_PROMPTS, ImageSpec, PromptBuilder
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionConfig
 
@@ -76,12 +76,11 @@ def load_checkpoint(name: str, dtype: torch.dtype = torch.float32, device: str =
     raw = _read_json(path / "config.json")
     model = OcrModel(parse_config(raw))
     load_weights(model, path)
-    tokenizer_file = path / "tokenizer.json"
-    if not tokenizer_file.is_file():
-        raise CheckpointError(f"{path} has no tokenizer.json; copy it from the model that this was converted from")
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer = read_tokenizer(path, model.config.text.vocab_size)
     diffusion = read_block_diffusion(path, tokenizer, model.config.text.vocab_size)
-    prompts = PromptBuilder(tokenizer, read_image_spec(path))
+    spec = read_image_spec(path)
+    _check_patches(path, spec, model.config.vision)
+    prompts = PromptBuilder(tokenizer, spec)
     model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
     return Checkpoint(path, model, tokenizer, prompts, diffusion, _stop_ids(path, raw))
 
@@ -97,6 +96,10 @@ def parse_config(raw: dict[str, Any]) -> OcrConfig:
         text_rope = text["rope_parameters"]
         if float(text_rope.get("partial_rotary_factor", 1.0)) != 1.0:
             raise CheckpointError("config.json asks for a partial rotary embedding; only 1.0 is supported")
+        if text_rope.get("rope_type", "default") != "default" or vision_rope.get("rope_type", "axial") != "axial":
+            raise CheckpointError("config.json asks for another rotary embedding than default (text), axial (vision)")
+        if {vision.get("hidden_act", "silu"), text.get("hidden_act", "silu")} != {"silu"}:
+            raise CheckpointError("config.json asks for another activation than silu")
         heads = text["num_attention_heads"]
         vision_heads = vision.get("num_heads", vision.get("num_attention_heads"))
         names = VisionConfig.__dataclass_fields__.keys() - {"num_heads", "rope_theta", "depth"}
@@ -148,6 +151,24 @@ def dump_config(config: OcrConfig, ids: dict[str, int], eos_ids: list[int], dtyp
     }
 
 
+def read_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
+    """Read `tokenizer.json`.
+
+    *Raises*: CheckpointError where it is missing or broken, or holds ids outside the embedding table.
+    """
+    file = path / "tokenizer.json"
+    if not file.is_file():
+        raise CheckpointError(f"{path} has no tokenizer.json; copy it from the model that this was converted from")
+    try:
+        tokenizer = Tokenizer.from_buffer(file.read_bytes())
+    except ValueError as error:
+        raise CheckpointError(f"{file} is not a tokenizer: {error}") from error
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= vocab_size:
+        raise CheckpointError(f"{file} holds the id {highest}, but config.json's vocab_size is {vocab_size}")
+    return tokenizer
+
+
 def read_block_diffusion(path: Path, tokenizer: Tokenizer, vocab_size: int) -> BlockDiffusion:
     """Read `block_diffusion.json` and check it against the tokenizer and the embedding table.
 
@@ -159,14 +180,21 @@ def read_block_diffusion(path: Path, tokenizer: Tokenizer, vocab_size: int) -> B
             f"{path} has no block_diffusion.json, so it names no mask token; convert the checkpoint first"
         )
     raw = _read_json(file)
-    if not isinstance(raw.get("mask_id"), int) or not isinstance(raw.get("bd_size"), int):
+    if type(raw.get("mask_id")) is not int or type(raw.get("bd_size")) is not int:
         raise CheckpointError(f"{file} must hold the integers mask_id and bd_size")
     known = BlockDiffusion.__dataclass_fields__.keys() - {"extra", "pieces", "tasks"}
-    pieces = raw.get("pieces")
+    tasks, pieces = raw.get("tasks", [*TASK_PROMPTS]), raw.get("pieces")
+    if not isinstance(tasks, list) or not all(task in TASK_PROMPTS for task in tasks):
+        raise CheckpointError(f"{file}: tasks {tasks!r} must be a list out of {', '.join(TASK_PROMPTS)}")
+    sizes = PieceSpec.__dataclass_fields__.keys()
+    if pieces is not None and not (
+        isinstance(pieces, dict) and pieces.keys() <= sizes and all(type(size) is int for size in pieces.values())
+    ):
+        raise CheckpointError(f"{file}: pieces {pieces!r} must be an object of the integers {', '.join(sizes)}")
     diffusion = BlockDiffusion(
         **{name: raw[name] for name in known if name in raw},
-        tasks=tuple(raw.get("tasks", ("text", "table", "formula"))),
-        pieces=PieceSpec(**pieces) if pieces else None,
+        tasks=tuple(tasks),
+        pieces=None if pieces is None else PieceSpec(**pieces),
         extra={key: value for key, value in raw.items() if key not in known | {"pieces", "tasks"}},
     )
     if diffusion.bd_size < 1:
@@ -206,6 +234,19 @@ def read_image_spec(path: Path) -> ImageSpec:
     )
 
 
+def _check_patches(path: Path, spec: ImageSpec, vision: VisionConfig) -> None:
+    pairs = {
+        "patch_size": (spec.patch_size, vision.patch_size),
+        "temporal_patch_size": (spec.temporal_patch_size, vision.temporal_patch_size),
+        "merge_size": (spec.merge_size, vision.spatial_merge_size),
+    }
+    for name, (ours, network) in pairs.items():
+        if ours != network:
+            raise CheckpointError(
+                f"{path / 'preprocessor_config.json'}: {name} {ours}, but config.json's vision_config says {network}"
+            )
+
+
 def weight_names(model: OcrModel) -> dict[str, str]:
     """Map our parameter names to GLM-OCR's keys."""
     renames = {
@@ -220,9 +261,13 @@ def weight_names(model: OcrModel) -> dict[str, str]:
 
 
 def extra_layer_keys(keys: set[str], n_layers: int) -> set[str]:
-    """Return the keys of decoder layers behind the last one: the multi-token-prediction layer, set aside."""
-    pattern = re.compile(r"model\.language_model\.layers\.(\d+)\.")
-    return {key for key in keys if (match := pattern.match(key)) and int(match[1]) >= n_layers}
+    """Return the keys of the multi-token-prediction layers behind the last one, to be set aside.
+
+    Such a layer has a projection `eh_proj`; a plain layer there means that config.json names too few.
+    """
+    pattern = re.compile(r"(model\.language_model\.layers\.(\d+)\.)")
+    layers = {key: match[1] for key in keys if (match := pattern.match(key)) and int(match[2]) >= n_layers}
+    return {key for key, layer in layers.items() if f"{layer}eh_proj.weight" in keys}
 
 
 def load_weights(model: OcrModel, path: Path) -> None:
@@ -235,21 +280,29 @@ def load_weights(model: OcrModel, path: Path) -> None:
     if not files:
         raise CheckpointError(f"{path} holds no .safetensors file")
     wanted = {key: name for name, key in weight_names(model).items()}
-    own = model.state_dict()
-    seen: set[str] = set()
-    for file in files:
-        with safe_open(str(file), framework="pt") as handle:
-            keys = set(handle.keys())
-            extra = extra_layer_keys(keys, model.config.text.num_hidden_layers)
-            unexpected = keys - extra - wanted.keys()
-            if unexpected:
-                raise CheckpointError(f"{file} has unexpected keys: {', '.join(sorted(unexpected)[:5])}")
-            for key in keys & wanted.keys():
-                _copy_weight(own[wanted[key]], handle.get_tensor(key), key, file)
-                seen.add(key)
-    missing = wanted.keys() - seen
+    held = {file: _weight_keys(file) for file in files}
+    everything = set().union(*held.values())
+    extra = extra_layer_keys(everything, model.config.text.num_hidden_layers)
+    for file, keys in held.items():
+        unexpected = keys - extra - wanted.keys()
+        if unexpected:
+            raise CheckpointError(f"{file} has unexpected keys: {', '.join(sorted(unexpected)[:5])}")
+    missing = wanted.keys() - everything
     if missing:
         raise CheckpointError(f"{path} lacks {len(missing)} keys, among them {', '.join(sorted(missing)[:5])}")
+    own = model.state_dict()
+    for file, keys in held.items():
+        with safe_open(str(file), framework="pt") as handle:
+            for key in keys & wanted.keys():
+                _copy_weight(own[wanted[key]], handle.get_tensor(key), key, file)
+
+
+def _weight_keys(file: Path) -> set[str]:
+    try:
+        with safe_open(str(file), framework="pt") as handle:
+            return set(handle.keys())
+    except SafetensorError as error:
+        raise CheckpointError(f"{file} cannot be read ({error}); copy it again") from error
 
 
 def _copy_weight(target: Tensor, value: Tensor, key: str, file: Path) -> None:

@@ -52,7 +52,7 @@ class KVCache:
         *Raises*: CapacityError where a row would leave the cache.
         """
         slots = start[:, None] + torch.arange(n_rows, device=start.device)
-        highest = int(slots.max())
+        highest = int(torch.maximum(slots.max(), limits.max()))
         if highest >= self.capacity:
             raise CapacityError(f"slot {highest} is beyond the cache of {self.capacity}; ask for fewer tokens")
         return Window(self, slots, limits)

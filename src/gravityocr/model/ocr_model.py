@@ -88,7 +88,7 @@ class DecodeSession:
     def keep(self, rows: Tensor) -> None:
         """Keep only the given sequences of the batch, in the given order."""
         self.cache.keep(rows)
-        self.deltas = self.deltas[rows]
+        self.deltas, self.lens, self.first_logits = self.deltas[rows], self.lens[rows], self.first_logits[rows]
 
     @torch.inference_mode()
     def step(self, tokens: Tensor, start: Tensor, limits: Tensor) -> Tensor:

@@ -93,12 +93,17 @@ def fit_size(height_px: int, width_px: int, spec: ImageSpec) -> tuple[int, int]:
     return fitted_height, fitted_width
 
 
+def on_white(image: Image.Image) -> Image.Image:
+    """Return the image in RGB, transparent pixels being white paper, as transformers' processor has it."""
+    if image.has_transparency_data:
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    return image.convert("RGB")
+
+
 def image_patches(image: Image.Image, spec: ImageSpec) -> tuple[Tensor, tuple[int, int]]:
     """Return flattened patches in merged-cell order and the grid (rows, columns) in patches."""
     height, width = fit_size(image.height, image.width, spec)
-    if image.has_transparency_data:  # on white paper, as transformers' processor does
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
-    rgb = image.convert("RGB")
+    rgb = on_white(image)
     if (rgb.height, rgb.width) != (height, width):
         rgb = rgb.resize((width, height), Image.Resampling.BICUBIC)
     values = torch.from_numpy(np.asarray(rgb, dtype=np.float32)) / 255.0

@@ -309,7 +309,8 @@ class Trainer:
         self.heads.load_state_dict(state["heads"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             # The state is the run's, the settings are the config's, which may have changed since.
-            settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+            kept = ("params", "lr")
+            settings = [{k: v for k, v in group.items() if k not in kept} for group in optimizer.param_groups]
             optimizer.load_state_dict(saved)
             for group, own in zip(optimizer.param_groups, settings, strict=True):
                 group.update(own)
