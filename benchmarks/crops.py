@@ -16,8 +16,6 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gravityocr.benchmark.cases import Case, load_cases
 from gravityocr.benchmark.speed import machine
 from gravityocr.document import Recognition
@@ -105,15 +103,14 @@ def main() -> int:
     parser.add_argument("--checkpoint", default="nano")
     parser.add_argument("--block-size", type=int)
     parser.add_argument("--max-tokens", type=int, default=512)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--worst", type=int, default=0, help="also print the worst English crops")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
     try:
         config = EngineConfig(block_size=args.block_size, max_tokens=args.max_tokens)
-        engine = Engine.from_pretrained(args.checkpoint, config)
+        engine = Engine.from_pretrained(args.checkpoint, config, n_threads=args.threads)
         cases = load_cases(args.cases, tuple(sorted(engine.tasks)), args.limit)
         rows = measure(engine, cases)
     except GravityOCRError as error:

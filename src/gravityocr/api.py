@@ -40,9 +40,9 @@ class GravityOCR:
     @classmethod
     def from_pretrained(cls, checkpoint: str = "nano", *, layout: str = "auto", engine: EngineConfig | None = None,
                         pipeline: PipelineConfig | None = None, dtype: str = "float32",
-                        device: str = "cpu") -> GravityOCR:  # fmt: skip
-        """Load a checkpoint (`nano` or a folder) and a layout detector."""
-        loaded = Engine.from_pretrained(checkpoint, engine, dtype, device)
+                        device: str = "cpu", n_threads: int | None = None) -> GravityOCR:  # fmt: skip
+        """Load a checkpoint (`nano` or a folder) and a layout detector; see `Engine.from_pretrained`."""
+        loaded = Engine.from_pretrained(checkpoint, engine, dtype, device, n_threads)
         return cls(loaded, build_detector(layout), pipeline)
 
     def parse(self, path: str | Path, *, pages: str | None = None, on_page: Callable[[Page], None] | None = None,

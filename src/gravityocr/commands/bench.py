@@ -35,15 +35,14 @@ def decode(
     tasks: Annotated[str | None, typer.Option(help="text,table,formula; default: what it claims.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first crops.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Passes over every crop.")] = 3,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the network.")] = 2,
+    threads: options.Threads = None,
     max_tokens: options.MaxTokens = 512,
     dtype: options.Dtype = "float32",
     device: options.Device = "cpu",
     as_json: options.Json = False,
 ) -> None:
     """Compare decode modes on crops: seconds per token, TPF, identity with AR."""
-    torch.set_num_threads(threads)
-    engine = Engine.from_pretrained(checkpoint, EngineConfig(max_tokens=max_tokens), dtype, device)
+    engine = Engine.from_pretrained(checkpoint, EngineConfig(max_tokens=max_tokens), dtype, device, threads)
     chosen = tuple(tasks.split(",")) if tasks else tuple(sorted(engine.tasks))
     found = load_cases(cases, chosen, limit)
     recognizers = {name: _engine_of(engine, name) for name in modes.split(",")}
@@ -53,7 +52,8 @@ def decode(
         next(ticks, None)
 
     report = bench_decode(recognizers, found, repeats, on_case)
-    report["machine"] |= {"threads": threads, "torch": torch.__version__, "dtype": dtype, "device": device}
+    report["machine"] |= {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    report["machine"] |= {"dtype": dtype, "device": device}
     if as_json:
         typer.echo(json.dumps(report))
         return

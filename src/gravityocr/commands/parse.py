@@ -33,6 +33,7 @@ def parse(
     max_tokens: options.MaxTokens = 512,
     dtype: options.Dtype = "float32",
     device: options.Device = "cpu",
+    threads: options.Threads = None,
     dpi: Annotated[float, typer.Option(help="Resolution at which PDF pages are rendered.")] = 200.0,
     password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
     stdout: Annotated[bool, typer.Option("--stdout", help="Print the Markdown instead of writing files.")] = False,
@@ -53,7 +54,7 @@ def parse(
     engine = EngineConfig(options.decode_mode(decode), block_size, max_tokens)
     pipeline = PipelineConfig(source=SourceConfig(dpi=dpi, password=password))
     ocr = GravityOCR.from_pretrained(
-        checkpoint, layout=layout, engine=engine, pipeline=pipeline, dtype=dtype, device=device
+        checkpoint, layout=layout, engine=engine, pipeline=pipeline, dtype=dtype, device=device, n_threads=threads
     )
     files: list[dict[str, Any]] = []
     for item in collect_inputs(inputs):

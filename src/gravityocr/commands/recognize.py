@@ -31,6 +31,7 @@ def recognize(
     max_tokens: options.MaxTokens = 512,
     dtype: options.Dtype = "float32",
     device: options.Device = "cpu",
+    threads: options.Threads = None,
     trace: Annotated[Path | None, typer.Option(help="Write the rounds of the first file as HTML.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Print tokens, forwards and seconds on stderr.")] = False,
     as_json: options.Json = False,
@@ -41,7 +42,7 @@ def recognize(
     config = EngineConfig(options.decode_mode(decode), block_size, max_tokens, trace=trace is not None)
     if trace and config.decode != "self-spec":
         raise ConfigError("--trace shows the rounds of self-speculation; use it with --decode self-spec")
-    engine = Engine.from_pretrained(checkpoint, config, dtype, device)
+    engine = Engine.from_pretrained(checkpoint, config, dtype, device, threads)
     results, runs = _read(engine, files, cast(Task, task))
     if trace:
         _write_trace(engine, runs[0], trace)

@@ -45,7 +45,8 @@ class RunConfig:
     """Length, size and place of a run.
 
     The run ends after `n_steps`, or after `budget_s` of training time if that is set (the schedule then follows the
-    time, and resuming goes on where the time stopped). *Units*: `row_budget_tokens` forward tokens a packed row.
+    time, and resuming goes on where the time stopped). `export_block_size` is the `bd_size` that the checkpoint names,
+    None being the trained one. *Units*: `row_budget_tokens` forward tokens a packed row.
     """
 
     folder: str = "runs/nano"
@@ -62,9 +63,11 @@ class RunConfig:
     log_every: int = 20
     save_every_s: float = 120.0
     validate_every_s: float = 600.0
+    export_block_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("n_steps", "budget_s", "n_processes", "n_samples", "row_budget_tokens", "log_every"):
+        names = ("n_steps", "budget_s", "n_processes", "n_samples", "row_budget_tokens", "log_every")
+        for name in (*names, "export_block_size"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"run.{name} is {value}; choose a positive number")
@@ -284,7 +287,12 @@ class Trainer:
         """Write the present weights as an ordinary checkpoint."""
         noise = self.config.noise
         diffusion = BlockDiffusion(
-            noise.block_size, self.mask_id, self.config.loss.ar_weight, noise.mask_schedule, ("text",), PieceSpec()
+            self.config.run.export_block_size or noise.block_size,
+            self.mask_id,
+            self.config.loss.ar_weight,
+            noise.mask_schedule,
+            ("text",),
+            PieceSpec(),
         )
         export_checkpoint(path, self.model, self.tokenizer, IMAGE_SPEC, diffusion, self.eos_id)
 
