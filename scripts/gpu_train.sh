@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-data=.gpu_data
+data=${GPU_DATA:-.gpu_data}
 python=${PYTHON:-python3}
 case "${1:-}" in
 prepare)
