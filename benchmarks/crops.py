@@ -83,8 +83,8 @@ def measure(engine: Engine, cases: list[Case]) -> list[dict[str, Any]]:
     for number, case in enumerate(cases):
         crop = case.crop()
         rows.append(score(case, engine.recognize([crop])[0], oracle.recognize([crop])[0]))
-        print(f"\r{number + 1}/{len(cases)}", end="", file=sys.stderr)
-    print(file=sys.stderr)
+        if (number + 1) % 10 == 0 or number + 1 == len(cases):
+            print(f"{number + 1} of {len(cases)} crops", file=sys.stderr)
     return rows
 
 
@@ -99,14 +99,14 @@ def report(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=Path, required=True)
-    parser.add_argument("--checkpoint", default="nano")
-    parser.add_argument("--block-size", type=int)
-    parser.add_argument("--max-tokens", type=int, default=512)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("--cases", type=Path, required=True, help="a folder with manifest.json and crops")
+    parser.add_argument("--checkpoint", default="nano", help="nano or a checkpoint folder")
+    parser.add_argument("--block-size", type=int, help="default: the checkpoint's")
+    parser.add_argument("--max-tokens", type=int, default=512, help="most tokens per piece")
+    parser.add_argument("--threads", type=int, help="default: 1 for small networks")
+    parser.add_argument("--limit", type=int, help="only the first crops")
     parser.add_argument("--worst", type=int, default=0, help="also print the worst English crops")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="everything, crop by crop, on stdout")
     args = parser.parse_args()
     try:
         config = EngineConfig(block_size=args.block_size, max_tokens=args.max_tokens)

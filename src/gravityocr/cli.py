@@ -9,7 +9,7 @@ import typer
 
 from gravityocr import __version__
 from gravityocr.commands import bench, checkpoint, parse, recognize, train
-from gravityocr.errors import ConfigError, GravityOCRError
+from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("parse")(parse.parse)
@@ -36,7 +36,7 @@ def main() -> None:
     """Run the command line; errors that we raise on purpose become one line on stderr."""
     try:
         app()
-    except ConfigError as error:
+    except (ConfigError, CheckpointError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
     except GravityOCRError as error:

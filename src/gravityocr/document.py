@@ -179,7 +179,7 @@ class Page:
 class Document:
     """What one input file became.
 
-    `status` is `failed` where nothing could be read, `partial` where a page or region failed, otherwise `ok`;
+    `status` is `failed` where nothing could be read, `partial` where a page or region failed or was cut, else `ok`;
     regions that the checkpoint does not claim count as `skipped`, not as failed.
     """
 

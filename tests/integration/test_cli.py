@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from gravityocr.cli import app
-from gravityocr.errors import GravityOCRError
+from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
 
 CROPS = Path(__file__).parents[1] / "data" / "crops"
 SAMPLE = Path(__file__).parents[2] / "src" / "gravityocr" / "samples" / "sample_page.png"
@@ -22,9 +22,7 @@ def run(*args: object) -> tuple[int, str]:
     """Run the command line; return (exit code, stdout), errors raised on purpose counting as in `main`."""
     result = CliRunner().invoke(app, [str(arg) for arg in args])
     if isinstance(result.exception, GravityOCRError):
-        from gravityocr.errors import ConfigError
-
-        return (2 if isinstance(result.exception, ConfigError) else 1), result.stdout
+        return (2 if isinstance(result.exception, (CheckpointError, ConfigError)) else 1), result.stdout
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stdout
@@ -114,7 +112,11 @@ def test_bad_input_is_named(tmp_path, make):
         ("parse", "x.pdf", "-o", "out", "--block-size", "0"),
         ("parse", "x.pdf", "-o", "out", "--max-tokens", "0"),
         ("parse", "x.pdf", "-o", "out", "--dtype", "int3"),
+        ("parse", "x.pdf", "-o", "out", "--checkpoint", "no-such-folder"),
         ("recognize", "x.png", "--task", "poem"),
+        ("bench", "decode", "--cases", CROPS, "--modes", "ar:8"),
+        ("bench", "decode", "--cases", CROPS, "--tasks", "poem"),
+        ("bench", "decode", "--cases", CROPS, "--limit", "0"),
         ("train", "no-such.toml"),
     ],
 )

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.training_data import write_data_dir
 
 from gravityocr.model.checkpoint import load_checkpoint
-from tests.training_data import write_data_dir
 
 
 @pytest.mark.slow

@@ -15,12 +15,11 @@ from rich.table import Table
 from gravityocr.benchmark.cases import load_cases
 from gravityocr.benchmark.speed import bench_decode
 from gravityocr.commands import options
+from gravityocr.commands.options import console
 from gravityocr.engine.engine import Engine, EngineConfig
 from gravityocr.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Measure speed and identity.")
-console = Console(stderr=True, highlight=False)
-
 
 @app.callback()
 def root() -> None:
@@ -33,7 +32,7 @@ def decode(
     modes: Annotated[str, typer.Option(help="Modes, comma-separated; self-spec:8 sets a block size.")] = "ar,self-spec",
     checkpoint: options.Checkpoint = "nano",
     tasks: Annotated[str | None, typer.Option(help="text,table,formula; default: what it claims.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first crops.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first crops.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Passes over every crop.")] = 3,
     threads: options.Threads = None,
     max_tokens: options.MaxTokens = 512,
@@ -44,6 +43,10 @@ def decode(
     """Compare decode modes on crops: seconds per token, TPF, identity with AR."""
     engine = Engine.from_pretrained(checkpoint, EngineConfig(max_tokens=max_tokens), dtype, device, threads)
     chosen = tuple(tasks.split(",")) if tasks else tuple(sorted(engine.tasks))
+    unclaimed = sorted(set(chosen) - engine.tasks)
+    if unclaimed:
+        claimed = ", ".join(sorted(engine.tasks))
+        raise ConfigError(f"--tasks {', '.join(unclaimed)}: {checkpoint} reads {claimed}")
     found = load_cases(cases, chosen, limit)
     recognizers = {name: _engine_of(engine, name) for name in modes.split(",")}
     ticks = iter(track(range(len(found)), description="crops", console=console))
@@ -58,12 +61,16 @@ def decode(
         typer.echo(json.dumps(report))
         return
     console.print(report["boundary"])
-    for title, part in [("all", report["modes"]), *report["by_kind"].items(), *report["by_length"].items()]:
+    kinds = [(f"kind: {kind}", part) for kind, part in report["by_kind"].items()]
+    lengths = [(f"{length} tokens", part) for length, part in report["by_length"].items()]
+    for title, part in [("all crops", report["modes"]), *kinds, *lengths]:
         Console(highlight=False).print(_table(title, part))
 
 
 def _engine_of(engine: Engine, name: str) -> Engine:
     mode, _, size = name.partition(":")
+    if size and mode == "ar":
+        raise ConfigError(f"--modes {name!r}: AR has no block size")
     if size and not size.isdecimal():
         raise ConfigError(f"--modes {name!r}: the block size behind the colon must be a number")
     return engine.with_decode(options.decode_mode(mode), int(size) if size else None)

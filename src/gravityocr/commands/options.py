@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from gravityocr.decoding.prompts import DECODE_MODES, DecodeMode
 from gravityocr.errors import ConfigError
+
+# Lines in a file or a pipe are never wrapped: paths in them must stay whole.
+console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 1000)
 
 Checkpoint = Annotated[str, typer.Option(help="'nano' (embedded) or a checkpoint folder.")]
 Decode = Annotated[str, typer.Option(help="self-spec, ar or diffusion.")]

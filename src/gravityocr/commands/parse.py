@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from gravityocr.api import GravityOCR
 from gravityocr.commands import options
+from gravityocr.commands.options import console
 from gravityocr.document import Document, Page
 from gravityocr.engine.engine import EngineConfig
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.pipeline.convert import PipelineConfig
 from gravityocr.pipeline.exports import DocumentWriter, OutputFolders
 from gravityocr.pipeline.source import InputFile, PageRanges, SourceConfig, collect_inputs
-
-console = Console(stderr=True, highlight=False)
 
 
 def parse(
@@ -57,7 +55,10 @@ def parse(
         checkpoint, layout=layout, engine=engine, pipeline=pipeline, dtype=dtype, device=device, n_threads=threads
     )
     files: list[dict[str, Any]] = []
-    for item in collect_inputs(inputs):
+    found = collect_inputs(inputs)
+    for item in found:
+        if stdout and len(found) > 1:
+            typer.echo(f"<!-- {item.path} -->\n")
         files.append(_parse_one(ocr, item, pages, folders, formats))
         if fail_fast and files[-1]["status"] != "ok":
             break
@@ -92,13 +93,16 @@ def _parse_one(
 
 def _show_page(path: str, page: Page) -> None:
     seconds = sum(page.seconds.values())
-    name, n = Path(path).name, len(page.regions)
-    console.print(f"{name}: page {page.index + 1}, {n} regions, {page.status}, {seconds:.1f} s", markup=False)
+    unread = sum(region.status == "skipped" for region in page.regions)
+    note = f" ({unread} kept as pictures)" if unread else ""
+    regions = f"{len(page.regions)} regions{note}"
+    console.print(f"{path}: page {page.index + 1}, {regions}, {page.status}, {seconds:.1f} s", markup=False)
 
 
 def _report(document: Document, outputs: list[str]) -> dict[str, Any]:
     if document.status != "ok":
-        console.print(f"{document.source}: {document.status}: {document.error}", style="red", markup=False)
+        where = "" if str(document.error).startswith(document.source) else f"{document.source}: "
+        console.print(f"{where}{document.status}: {document.error}", style="red", markup=False)
     for path in outputs:
         console.print(f"wrote {path}", markup=False)
     return {

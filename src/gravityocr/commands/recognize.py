@@ -8,18 +8,16 @@ from typing import Annotated, Any, cast
 
 import typer
 from PIL import Image
-from rich.console import Console
 from rich.table import Table
 
 from gravityocr.commands import options
-from gravityocr.decoding import Decoded, trace_html
+from gravityocr.commands.options import console
+from gravityocr.decoding import trace_html
 from gravityocr.document import Crop, Recognition, Task
 from gravityocr.engine.engine import CropRun, Engine, EngineConfig
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.prompt import TASK_PROMPTS
-from gravityocr.pipeline.source import iter_pages
-
-console = Console(stderr=True, highlight=False)
+from gravityocr.pipeline.source import count_pages, iter_pages
 
 
 def recognize(
@@ -52,12 +50,16 @@ def recognize(
         rows = [_row(file, result) for file, result in zip(files, results, strict=True)]
         typer.echo(json.dumps(rows, ensure_ascii=False))
     else:
-        for result in results:
+        for file, result in zip(files, results, strict=True):
+            if len(files) > 1:
+                typer.echo(f"==> {file} <==")
             typer.echo(result.text)
     for file, result in zip(files, results, strict=True):
         if result.status != "ok":
-            console.print(f"{file}: {result.status}: {result.error}", style="red", markup=False)
-    if any(result.status in ("failed", "skipped") for result in results):
+            named = str(result.error).startswith(str(file))
+            where = "" if named else f"{file}: "
+            console.print(f"{where}{result.status}: {result.error}", style="red", markup=False)
+    if any(result.status != "ok" for result in results):
         raise typer.Exit(1)
 
 
@@ -66,6 +68,9 @@ def open_crop(file: Path) -> Image.Image:
 
     *Raises*: InputError where the file is no image.
     """
+    n_pages = count_pages(file)
+    if n_pages > 1:
+        raise InputError(f"{file}: has {n_pages} pages, so it is no crop; use gravityocr parse")
     page = next(iter_pages(file))
     if page.image is None:
         raise InputError(f"{file}: {page.error}")
@@ -97,29 +102,31 @@ def _row(file: Path, result: Recognition) -> dict[str, Any]:
         "n_forwards": result.n_forwards,
         "n_rounds": result.n_rounds,
         "n_accepted": result.n_accepted,
+        "n_pieces": len(result.ids),
+        "tpf": round(result.tpf, 4) if result.n_forwards else None,
         "seconds": {stage: round(value, 5) for stage, value in result.seconds.items()},
     }
 
 
 def _print_stats(files: list[Path], results: list[Recognition]) -> None:
-    table = Table("file", "tokens", "forwards", "TPF", "accepted / round", "vision s", "prefill s", "decode s")
+    counts = ("pieces", "tokens", "decoded", "forwards", "TPF", "accepted / round")
+    table = Table("file", *counts, "vision s", "prefill s", "decode s")
     for file, result in zip(files, results, strict=True):
         tpf = f"{result.tpf:.2f}" if result.n_forwards else "-"
         accepted = f"{result.n_accepted / result.n_rounds:.2f}" if result.n_rounds else "-"
         seconds = [f"{result.seconds.get(stage, 0.0):.3f}" for stage in ("vision", "prefill", "decode")]
-        table.add_row(file.name, str(result.n_tokens), str(result.n_forwards), tpf, accepted, *seconds)
+        numbers = (len(result.ids), result.n_tokens, result.n_decoded, result.n_forwards)
+        table.add_row(file.name, *map(str, numbers), tpf, accepted, *seconds)
     console.print(table)
+    console.print("decoded = tokens without each piece's first, which the prefill yields; TPF = decoded / forwards")
 
 
 def _write_trace(engine: Engine, run: CropRun | Recognition, path: Path) -> None:
     if not isinstance(run, CropRun):
         raise InputError(f"--trace {path}: the first file was not read: {run.error}")
-    ids = [token for sequence in run.sequences for token in sequence.ids]
-    whole = Decoded(ids, "stop", sum(s.n_forwards for s in run.sequences), trace=run.trace)
     tokenizer = engine.checkpoint.tokenizer
+    page = trace_html(run.sequences, lambda token: tokenizer.decode([token], skip_special_tokens=False))
     try:
-        path.write_text(
-            trace_html(whole, lambda token: tokenizer.decode([token], skip_special_tokens=False)), encoding="utf-8"
-        )
+        path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(f"--trace {path}: cannot be written ({error.strerror}); choose another place") from error

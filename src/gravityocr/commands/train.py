@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from gravityocr.commands.options import console
 from gravityocr.config import dump_config, load_config
-from gravityocr.training.launch import run_training
+from gravityocr.training.launch import changed_settings, run_training
 from gravityocr.training.trainer import TrainConfig
-
-console = Console(stderr=True, highlight=False)
 
 
 def train(
@@ -25,5 +23,10 @@ def train(
     if dry_run:
         typer.echo(dump_config(resolved), nl=False)
         return
-    console.print(f"training into {resolved.run.folder}; follow it in log.jsonl there", markup=False)
+    console.print(f"training into {resolved.run.folder}, log.jsonl there has all figures", markup=False)
+    changes = changed_settings(resolved)
+    if changes:
+        console.print("this run goes on with other settings than before:", style="yellow")
+        for change in changes:
+            console.print(f"  {change}", markup=False)
     typer.echo(run_training(resolved))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -61,24 +61,31 @@ _LEGEND = (
 )
 
 
-def trace_html(result: Decoded, decode_token: DecodeToken) -> str:
-    """Return a self-contained page that shows each round of a self-speculative decode.
+def trace_html(results: Sequence[Decoded], decode_token: DecodeToken) -> str:
+    """Return a self-contained page that shows each round of self-speculative decodes, one table a sequence.
 
     Drafts are green where accepted and struck through in red where rejected, followed by the verifier's own
     token. Token texts are escaped. A result decoded without `trace=True` shows no rounds.
     """
-    rows = "\n".join(_row(number, one, decode_token) for number, one in enumerate(result.trace, start=1))
     legend = " ".join(f'<span class="t {state}">{escape(text)}</span>' for state, text in _LEGEND)
-    text = "".join(_token(token, "", decode_token) for token in result.ids)
-    tpf = f"{result.tpf:.2f}" if result.n_forwards else "none"
+    sections = "\n".join(_section(i, len(results), one, decode_token) for i, one in enumerate(results, start=1))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Decode trace</title>\n'
-        f"<style>{_STYLE}</style></head><body>\n<h1>Decode trace</h1>\n"
-        f"<p>{len(result.ids)} tokens, {result.n_rounds} rounds, {result.n_forwards} forwards, "
-        f"{result.n_accepted} drafts accepted, TPF {tpf}, ended by {escape(result.finish)}.</p>\n"
-        f"<p>{legend}</p>\n"
+        f"<style>{_STYLE}</style></head><body>\n<h1>Decode trace</h1>\n<p>{legend}</p>\n{sections}\n</body></html>\n"
+    )
+
+
+def _section(number: int, n_sequences: int, result: Decoded, decode_token: DecodeToken) -> str:
+    rows = "\n".join(_row(i, one, decode_token) for i, one in enumerate(result.trace, start=1))
+    text = "".join(_token(token, "", decode_token) for token in result.ids)
+    tpf = f"{result.tpf:.2f}" if result.n_forwards else "none"
+    title = f"<h2>Piece {number} of {n_sequences}</h2>\n" if n_sequences > 1 else ""
+    return (
+        f"{title}<p>{len(result.ids)} tokens (the first is the prefill's), {result.n_rounds} rounds, "
+        f"{result.n_forwards} forwards, {result.n_accepted} drafts accepted, TPF {tpf}, "
+        f"ended by {escape(result.finish)}.</p>\n"
         "<table><thead><tr><th>round</th><th>boundary and draft</th><th>verifier</th><th>committed</th></tr>"
-        f"</thead>\n<tbody>\n{rows}\n</tbody></table>\n<h2>Output</h2>\n<p>{text}</p>\n</body></html>\n"
+        f"</thead>\n<tbody>\n{rows}\n</tbody></table>\n<p>Output: {text}</p>"
     )
 
 
@@ -87,7 +94,9 @@ def _row(number: int, one: RoundTrace, decode_token: DecodeToken) -> str:
     for token, state in zip(one.drafts, one.draft_states(), strict=True):
         drafted += _token(token, state, decode_token)
     correction = _token(one.predictions[one.n_accepted], "cut" if one.is_cut else "correction", decode_token)
-    count = f"{len(one.committed)} ({one.n_accepted} of {len(one.drafts)} drafts agree)"
+    n_cut = one.draft_states().count("cut")
+    behind = f", {n_cut} of them behind the end" if n_cut else ""
+    count = f"{len(one.committed)} ({one.n_accepted} of {len(one.drafts)} drafts agree{behind})"
     return f"<tr><td>{number}</td><td>{drafted}</td><td>{correction}</td><td>{count}</td></tr>"
 
 

@@ -10,7 +10,6 @@ from PIL import Image
 
 from gravityocr.decoding import Decoded
 from gravityocr.decoding.prompts import DecodedBatch, DecodeMode, DecodeOptions, decode_prompts
-from gravityocr.decoding.trace import RoundTrace
 from gravityocr.document import Crop, Recognition, RegionStatus
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
@@ -61,11 +60,6 @@ class CropRun:
     sequences: list[Decoded] = field(default_factory=list)
     parts: list[Piece | None] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: {"vision": 0.0, "prefill": 0.0, "decode": 0.0})
-
-    @property
-    def trace(self) -> list[RoundTrace]:
-        """Return the rounds of all pieces, one piece after the other."""
-        return [entry for sequence in self.sequences for entry in sequence.trace]
 
 
 class Engine:

@@ -99,8 +99,11 @@ def _convert_page(source: SourcePage, reader: _PageReader) -> Page:
         return _failed_page(source, reader, f"page {source.index + 1}: {named}{failure}")
     regions = tuple(reader.regions)
     n_failed = sum(region.status == "failed" for region in regions)
-    status: PageStatus = "ok" if not n_failed else "partial" if n_failed < len(regions) else "failed"
-    error = f"page {source.index + 1}: {n_failed} of {len(regions)} regions failed" if n_failed else None
+    n_cut = sum(region.status in ("truncated", "loop_cut") for region in regions)
+    status: PageStatus = "failed" if regions and n_failed == len(regions) else "partial" if n_failed + n_cut else "ok"
+    told = [f"{n_failed} of {len(regions)} regions failed"] if n_failed else []
+    told += [f"{n_cut} of {len(regions)} regions were cut"] if n_cut else []
+    error = f"page {source.index + 1}: {', '.join(told)}" if told else None
     text = page_markdown(regions, first_page=source.index == 0)
     return Page(source.index, source.image.size, regions, status, error, seconds, text)
 

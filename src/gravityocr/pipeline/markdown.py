@@ -58,7 +58,7 @@ def _block(region: Region, is_top: bool) -> str:
         mark = f"<!-- region {region.index} failed: {_comment(region.error or 'unknown')} -->"
         return f"{mark}\n\n{picture}" if picture else mark
     if region.status == "skipped" or region.task is None:
-        return _picture(region)
+        return _picture(region) or f"<!-- {region.label}: {_comment(region.error or 'not read, no picture kept')} -->"
     if not region.content.strip():
         return ""
     if region.label in ("title", "doc_title"):

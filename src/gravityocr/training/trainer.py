@@ -8,6 +8,7 @@ optimisers step. Every process weighs the same, whatever its number of targets.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -71,6 +72,8 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"run.{name} is {value}; choose a positive number")
+        if self.device != "cpu" and not self.device.startswith("cuda"):
+            raise ConfigError(f"run.device is {self.device!r}; choose cpu or cuda")
 
 
 @dataclass(frozen=True)
@@ -272,6 +275,7 @@ class Trainer:
         head = {"step": progress.step, "samples": progress.n_samples, "elapsed_s": round(progress.elapsed_s, 1)}
         head["difficulty"] = round(progress.difficulty(self.config.data), 3)
         line = {**head, **{k: round(v, 5) if isinstance(v, float) else v for k, v in record.items()}}
+        print(" ".join(f"{key}={value}" for key, value in line.items()), file=sys.stderr, flush=True)
         with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

@@ -78,7 +78,7 @@ class _Spans(HTMLParser):
 
 def test_page_marks_each_token_of_each_round() -> None:
     page = _Spans()
-    page.feed(trace_html(run()[0], lambda token: f"w{token}"))
+    page.feed(trace_html(run()[:1], lambda token: f"w{token}"))
     rounds = [(state.removeprefix("t "), text) for state, text in page.spans if text.startswith("w")]
     assert rounds == [
         *[("x0", "w4"), ("a0", "w5"), ("accepted", "w6"), ("accepted", "w7"), ("rejected", "w3")],
@@ -92,7 +92,7 @@ def test_page_marks_each_token_of_each_round() -> None:
 
 
 def test_page_escapes_everything_and_shows_white_space() -> None:
-    text = trace_html(run()[0], lambda token: "<script>alert('&\"')</script>\n")
+    text = trace_html(run(), lambda token: "<script>alert('&\"')</script>\n")
     page = _Spans()
     page.feed(text)
     assert "script" not in page.tags and "<script" not in text
@@ -102,4 +102,4 @@ def test_page_escapes_everything_and_shows_white_space() -> None:
 def test_page_of_a_decode_without_rounds() -> None:
     scripts = [SHORT]
     (one,) = decode_autoregressive(ScriptedSlots(scripts), make_request(scripts, [1], 3))
-    assert "1 tokens, 0 rounds, 0 forwards, 0 drafts accepted, TPF none, ended by length." in trace_html(one, str)
+    assert "0 rounds, 0 forwards, 0 drafts accepted, TPF none, ended by length." in trace_html([one], str)

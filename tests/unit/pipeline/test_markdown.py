@@ -50,7 +50,7 @@ def test_what_was_not_read_is_shown_as_a_picture() -> None:
     figure = text(0, "", label="figure", task=None, image="p1.png")
     table = text(1, "", label="table", task="table", status="skipped", error="no tables", image="p2.png")
     assert page_markdown([figure, table]) == "![figure](images/p1.png)\n\n![table](images/p2.png)\n"
-    assert page_markdown([replace(figure, image=None)]) == ""
+    assert page_markdown([replace(figure, image=None)]) == "<!-- figure: not read, no picture kept -->\n"
 
 
 def test_a_failed_region_never_vanishes() -> None:
