@@ -24,13 +24,15 @@ _CJK = re.compile(r"[　-ヿ㐀-鿿豈-﫿＀-｠]")
 class PieceSpec:
     """Say which pieces a checkpoint was trained on.
 
-    *Units*: pixels. `line_ink_px` is ascender to descender, `cell_px` what a piece's width is a multiple of.
+    *Units*: pixels. `line_ink_px` is ascender to descender, `cell_px` a vision cell, `width_step_px` what a piece's
+    width is a multiple of; it divides `max_width_px`.
     """
 
     line_height_px: int = 32
     line_ink_px: int = 25
     max_width_px: int = 384
     cell_px: int = 16
+    width_step_px: int = 128
 
 
 @dataclass(frozen=True)
@@ -244,9 +246,13 @@ def _inner_cuts(strip: _Strip, words: list[tuple[int, int, str]], limit: int) ->
 
 
 def _framed(pixels: Array, spec: PieceSpec) -> Image.Image:
-    """Return a piece with white margins, its width a multiple of the cell."""
+    """Return a piece with white margins, its width a multiple of the step that the network was trained on.
+
+    Text positions continue behind the widest side of the image, so a width that was never trained shifts every
+    character's place: a network of few widths reads only those.
+    """
     width = pixels.shape[1] + 2 * _MARGIN_PX
-    width = -(-width // spec.cell_px) * spec.cell_px
+    width = -(-width // spec.width_step_px) * spec.width_step_px
     canvas = np.full((spec.line_height_px, width), 255, dtype=np.uint8)
     canvas[:, _MARGIN_PX : _MARGIN_PX + pixels.shape[1]] = pixels
     return Image.fromarray(canvas)
