@@ -180,7 +180,8 @@ class Document:
     """What one input file became.
 
     `status` is `failed` where nothing could be read, `partial` where a page or region failed or was cut, else `ok`;
-    regions that the checkpoint does not claim count as `skipped`, not as failed.
+    regions that the checkpoint does not claim count as `skipped`, not as failed. `error` may also hold a note on an
+    `ok` document: chosen pages that it does not have.
     """
 
     source: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +16,15 @@ from gravityocr.document import Document, Page
 from gravityocr.engine.engine import EngineConfig
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.pipeline.convert import PipelineConfig
-from gravityocr.pipeline.exports import DocumentWriter, OutputFolders
-from gravityocr.pipeline.source import InputFile, PageRanges, SourceConfig, collect_inputs
+from gravityocr.pipeline.exports import DocumentWriter, OutputFolders, printable
+from gravityocr.pipeline.inputs import InputFile, collect_inputs
+from gravityocr.pipeline.markdown import comment
+from gravityocr.pipeline.source import PageRanges, SourceConfig
 
 
 def parse(
     inputs: Annotated[list[str], typer.Argument(help="Files, folders or globs.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder.")] = None,
+    out: Annotated[str | None, typer.Option("--out", "-o", help="Output folder.")] = None,
     pages: Annotated[str | None, typer.Option(help="Pages, 1-based: 1-5,8.")] = None,
     format: Annotated[str, typer.Option(help="md, json or both: md,json.")] = "md,json",
     decode: options.Decode = "self-spec",
@@ -44,10 +47,11 @@ def parse(
     if stdout and as_json:
         raise ConfigError("--stdout and --json both want stdout; choose one")
     formats = [name.strip() for name in format.split(",")]
-    folders = OutputFolders(out) if out else None
-    if out:
-        DocumentWriter(out, formats)  # an unknown format is told before any work
-    if pages:
+    folders = None
+    if out is not None:  # an unknown format or an unusable folder is told before any work
+        folders = OutputFolders(out)
+        DocumentWriter(Path(out), formats)
+    if pages is not None:
         PageRanges.parse(pages)
     engine = EngineConfig(options.decode_mode(decode), block_size, max_tokens)
     pipeline = PipelineConfig(source=SourceConfig(dpi=dpi, password=password))
@@ -58,13 +62,13 @@ def parse(
     found = collect_inputs(inputs)
     for item in found:
         if stdout and len(found) > 1:
-            typer.echo(f"<!-- {item.path} -->\n")
+            _echo(f"<!-- {comment(item.path)} -->\n")
         files.append(_parse_one(ocr, item, pages, folders, formats))
         if fail_fast and files[-1]["status"] != "ok":
             break
     n_failed = sum(file["status"] != "ok" for file in files)
     if as_json:
-        typer.echo(json.dumps({"files": files, "n_failed": n_failed}, ensure_ascii=False))
+        _echo(json.dumps({"files": files, "n_failed": n_failed}, ensure_ascii=not _holds_unicode()))
     if n_failed:
         raise typer.Exit(1)
 
@@ -82,13 +86,22 @@ def _parse_one(
         save_image=writer.save_image if writer else None,
     )
     if writer is None:
-        typer.echo(document.markdown)
+        _echo(document.markdown)
         return _report(document, [])
     try:
         outputs = writer.finish(document) if document.pages else []
     except GravityOCRError as error:
         return _report(Document(item.path, "failed", document.pages, str(error)), [])
     return _report(document, [str(path) for path in outputs])
+
+
+def _echo(text: str) -> None:
+    """Print on stdout, whatever its encoding holds."""
+    typer.echo(printable(text, sys.stdout.encoding or "utf-8"))
+
+
+def _holds_unicode() -> bool:
+    return (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
 
 
 def _show_page(path: str, page: Page) -> None:
@@ -103,6 +116,8 @@ def _report(document: Document, outputs: list[str]) -> dict[str, Any]:
     if document.status != "ok":
         where = "" if str(document.error).startswith(document.source) else f"{document.source}: "
         console.print(f"{where}{document.status}: {document.error}", style="red", markup=False)
+    elif document.error:
+        console.print(f"note: {document.error}", style="yellow", markup=False)
     for path in outputs:
         console.print(f"wrote {path}", markup=False)
     return {

@@ -41,21 +41,35 @@ def convert(
     on_page: PageCallback | None = None,
     save_image: ImageSink | None = None,
 ) -> Document:
-    """Parse one file. What fails is recorded in the document, never raised.
+    """Parse one file. What fails is recorded in the document, never raised (but for what a callback raises).
+
+    Where the document has only some of the chosen `pages`, those are read, and a document that is `ok` names
+    the others in its `error`; where it has none of them, it is `failed`.
 
     `on_page` is called after each page, `save_image` with each picture that the Markdown shows, as soon as it
     is known; no page image outlives its page.
     """
+    config = config or PipelineConfig()
     done: list[Page] = []
     error: str | None = None
-    try:
-        for page in convert_pages(path, recognizer, detector, config, pages=pages, save_image=save_image):
-            done.append(page)
-            if on_page is not None:
-                on_page(page)
-    except InputError as failure:
-        error = str(failure)
-    return Document(str(path), _document_status(done, error), tuple(done), error or _first_error(path, done))
+    note: str | None = None
+    sources = iter_pages(path, pages, config.source)
+    while True:
+        try:
+            source = next(sources, None)
+        except Exception as failure:  # one file never takes the others down
+            error = _file_error(path, failure)
+            break
+        if source is None:
+            break
+        beyond = pages.beyond(source.n_pages) if pages else None
+        note = f"{path}: has {source.n_pages} page(s), so --pages {beyond} gave nothing" if beyond else None
+        done.append(_convert_page(source, _PageReader(recognizer, detector, config, save_image)))
+        del source  # the image goes before the next one comes
+        if on_page is not None:
+            on_page(done[-1])
+    status = _document_status(done, error)
+    return Document(str(path), status, tuple(done), error or _first_error(path, done) or note)
 
 
 def convert_pages(
@@ -74,6 +88,12 @@ def convert_pages(
     config = config or PipelineConfig()
     for source in iter_pages(path, pages, config.source):
         yield _convert_page(source, _PageReader(recognizer, detector, config, save_image))
+
+
+def _file_error(path: str | Path, failure: Exception) -> str:
+    if isinstance(failure, InputError):
+        return str(failure)
+    return f"{path}: cannot be read ({type(failure).__name__}: {failure}); hand an intact copy"
 
 
 def _document_status(pages: list[Page], error: str | None) -> DocumentStatus:
@@ -174,7 +194,10 @@ class _PageReader:
         if self._save is None or region.box.clamp(image.size) is None:
             return region
         name = f"page{page_index + 1:04d}_region{region.index:03d}.png"
-        self._save(name, image.crop(region.box.pixels(image.size)))
+        try:
+            self._save(name, image.crop(region.box.pixels(image.size)))
+        except InputError as error:  # a picture that cannot be written does not cost the page its text
+            return replace(region, status="failed", error=str(error))
         return replace(region, image=name)
 
 

@@ -16,6 +16,7 @@ _CONTRAST = 36  # grey steps between a stroke and the paper on both its sides
 _STROKE_PX = 15  # wider dark areas are pictures, borders or panels, not strokes
 _RULE_PX = 72  # no letter has an unbroken run of ink this long
 _TILE_PX = 40  # paper is dark or light by the median of a tile about three lines high
+_DARK_PAGE = 0.6  # share of dark tiles from which the page counts as dark
 _CELL_PX = 6  # blobs grow over cells of this size: less than a paragraph gap, more than a line gap
 _MIN_HEIGHT_PX = 5  # a lone digit is about 4 x 9 px
 _MIN_INK_PX = 14
@@ -33,12 +34,13 @@ class InkMap:
     """Where a page has strokes.
 
     *Shapes*: `mask` bool `[height, width]` of the small copy. *Units*: `scale` = page pixels per mask pixel.
-    `flat` tells that not even the brightness varies.
+    `flat` tells that not even the brightness varies, `dark` that most of the page is dark paper.
     """
 
     mask: Mask
     scale: float
     flat: bool
+    dark: bool = False
 
     @property
     def blank(self) -> bool:
@@ -123,7 +125,8 @@ def ink_map(image: Image.Image) -> InkMap:
     if dark_paper.any():
         strokes |= _strokes(255 - grey) & dark_paper
     low, high = np.percentile(grey, (0.5, 99.5))
-    return InkMap(strokes & ~_rules(strokes), image.width / small.width, bool(high - low < _CONTRAST))
+    flat, dark = bool(high - low < _CONTRAST), bool(dark_paper.mean() > _DARK_PAGE)
+    return InkMap(strokes & ~_rules(strokes), image.width / small.width, flat, dark)
 
 
 def _strokes(grey: Grey) -> Mask:

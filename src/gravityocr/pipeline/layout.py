@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 from gravityocr.document import Box, Label, Task
 from gravityocr.errors import ConfigError
@@ -89,13 +89,15 @@ def find_regions(image: Image.Image, detector: LayoutDetector, config: LayoutCon
     """Return a page's regions, not yet ordered; none for a blank page, and then the detector does not run.
 
     Text that the detector cut off is given back to its region; what it missed altogether comes as text
-    regions of `native_label` `uncovered`, so that no text vanishes.
+    regions of `native_label` `uncovered`, so that no text vanishes. The detector sees a page of light text on
+    a dark ground inverted: as it is, it takes that for one picture.
     """
     ink = ink_map(image)
     if ink.blank:
         return []
-    boxes = merge_boxes(detector.detect(image), image.size, config)
-    boxes = merge_boxes(_look_again(image, boxes, detector, config), image.size, config)
+    seen = ImageOps.invert(image) if ink.dark else image
+    boxes = merge_boxes(detector.detect(seen), image.size, config)
+    boxes = merge_boxes(_look_again(seen, boxes, detector, config), image.size, config)
     if not boxes:
         bounds = ink.bounds()
         return [LayoutBox(bounds, "text", "uncovered", 0.0)] if bounds is not None else []

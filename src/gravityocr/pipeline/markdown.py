@@ -39,7 +39,7 @@ def page_markdown(regions: Sequence[Region], *, first_page: bool = False) -> str
 
 def failed_page_markdown(index: int, error: str) -> str:
     """Return the mark that a page leaves which could not be read at all (`index` from 0)."""
-    return f"<!-- page {index + 1} failed: {_comment(error)} -->\n"
+    return f"<!-- page {index + 1} failed: {comment(error)} -->\n"
 
 
 def _document_title(regions: Sequence[Region]) -> int | None:
@@ -55,10 +55,10 @@ def _document_title(regions: Sequence[Region]) -> int | None:
 def _block(region: Region, is_top: bool) -> str:
     if region.status == "failed":
         picture = _picture(region)
-        mark = f"<!-- region {region.index} failed: {_comment(region.error or 'unknown')} -->"
+        mark = f"<!-- region {region.index} failed: {comment(region.error or 'unknown')} -->"
         return f"{mark}\n\n{picture}" if picture else mark
     if region.status == "skipped" or region.task is None:
-        return _picture(region) or f"<!-- {region.label}: {_comment(region.error or 'not read, no picture kept')} -->"
+        return _picture(region) or f"<!-- {region.label}: {comment(region.error or 'not read, no picture kept')} -->"
     if not region.content.strip():
         return ""
     if region.label in ("title", "doc_title"):
@@ -76,8 +76,9 @@ def _picture(region: Region) -> str:
     return f"![{region.label}](images/{region.image})" if region.image else ""
 
 
-def _comment(text: str) -> str:
-    return " ".join(text.split()).replace("--", "- -").replace(">", "")
+def comment(text: str) -> str:
+    """Return text on one line that cannot end the HTML comment around it."""
+    return re.sub("-(?=-)", "- ", " ".join(text.split()).replace(">", ""))
 
 
 def text_block(content: str) -> str:

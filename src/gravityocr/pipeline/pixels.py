@@ -3,58 +3,94 @@
 from __future__ import annotations
 
 import math
+import struct
+import zlib
+from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageChops
 
+DECODER_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    LookupError,
+    ArithmeticError,
+    EOFError,
+    RuntimeError,
+    SystemError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+"""What decoders raise on damaged files: Pillow's parsers pass on whatever their own slips into."""
+
 _DEPTHS = (255, 4095, 65535)
+_STRIP_PX = 2_000_000  # converted at once: copies of whole scans would take gigabytes
+_ORIENTATION = 0x0112
 
 
 def to_rgb(image: Image.Image, max_px: int | None = None) -> Image.Image:
     """Convert to RGB: alpha on white, deep grey rescaled, CMYK in normal polarity, at most `max_px` pixels.
 
-    The EXIF orientation stays in the result's metadata for the caller to apply.
+    The EXIF orientation stays in the result's metadata for the caller to apply; all other metadata goes.
     """
-    exif = image.getexif()
-    # Pillow reads every CMYK JPEG as Adobe's inverted kind; without Adobe's marker it is the plain kind
-    if image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
-        image = ImageChops.invert(image)
-    result = _convert(_shrunk(image, max_px))
+    orientation = _orientation(image)
+    # whole-number reduction first, strip by strip, so that beside the image only the small result is held
+    factor = max(1, math.isqrt(image.width * image.height // max_px)) if max_px else 1
+    if factor == 1 and image.mode == "RGB" and "transparency" not in image.info:
+        result = image
+    else:
+        # Pillow reads every CMYK JPEG as Adobe's inverted kind; without Adobe's marker it is the plain kind
+        inverted = image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info
+        span = _grey_span(image, factor) if _is_deep(image) else None
+        result = Image.new("RGB", (-(-image.width // factor), -(-image.height // factor)))
+        for top, strip in _strips(image, factor):
+            rgb = _convert(ImageChops.invert(strip) if inverted else strip, span)
+            result.paste(rgb if factor == 1 else rgb.reduce(factor), (0, top // factor))
+    if max_px is not None and result.width * result.height > max_px:
+        scale = math.sqrt(max_px / (result.width * result.height))
+        size = max(1, int(result.width * scale)), max(1, int(result.height * scale))
+        result = result.resize(size, Image.Resampling.BOX)
     if result is image:
         result = image.copy()
-    if exif:
-        result.info["exif"] = exif.tobytes()
+    result.info = {} if orientation is None else {"exif": orientation.tobytes()}
     return result
 
 
-def _shrunk(image: Image.Image, max_px: int | None) -> Image.Image:
-    n_px = image.width * image.height
-    if max_px is None or n_px <= max_px:
-        return image
-    if image.mode in ("1", "P", "PA", "I;16", "I;16B", "I;16L"):
-        image = _convert(image)
-    # whole-number reduction first: it reads the pixels in place, without a full-size float copy
-    factor = math.isqrt(n_px // max_px)
-    if factor > 1:
-        reduced = image.reduce(factor)
-        reduced.info.update(image.info)
-        image = reduced
-    scale = min(1.0, math.sqrt(max_px / (image.width * image.height)))
-    if scale == 1.0:
-        return image
-    size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
-    smaller = image.resize(size, Image.Resampling.BOX)
-    smaller.info.update(image.info)
-    return smaller
+def _orientation(image: Image.Image) -> Image.Exif | None:
+    """Return the orientation alone: damaged metadata beside it must not cost the page, nor be handed on."""
+    try:
+        value = image.getexif().get(_ORIENTATION)
+    except DECODER_ERRORS:
+        return None
+    if not isinstance(value, int) or not 2 <= value <= 8:
+        return None
+    exif = Image.Exif()
+    exif[_ORIENTATION] = int(value)
+    return exif
 
 
-def _convert(image: Image.Image) -> Image.Image:
-    mode = image.mode
-    if mode == "RGB" and "transparency" not in image.info:
-        return image
-    if mode.startswith("I") or mode == "F":
-        return _deep_grey(image).convert("RGB")
-    if mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+def _strips(image: Image.Image, factor: int) -> Iterator[tuple[int, Image.Image]]:
+    """Yield full-width strips, each with its top row; all but the last are whole multiples of `factor` high."""
+    n_rows = max(1, _STRIP_PX // (image.width * factor)) * factor
+    for top in range(0, image.height, n_rows):
+        yield top, image.crop((0, top, image.width, min(image.height, top + n_rows)))
+
+
+def _is_deep(image: Image.Image) -> bool:
+    return image.mode.startswith("I") or image.mode == "F"
+
+
+def _convert(image: Image.Image, span: tuple[float, float] | None) -> Image.Image:
+    if span is not None:
+        return _shallow(image, *span).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         rgba = image.convert("RGBA")
         page = Image.new("RGB", image.size, "white")
         page.paste(rgba, mask=rgba.getchannel("A"))
@@ -62,14 +98,22 @@ def _convert(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _deep_grey(image: Image.Image) -> Image.Image:
-    """Rescale to 8 bits by the smallest usual depth that holds the values (scanners store 12 bits in 16)."""
-    values = np.asarray(image, dtype=np.float32)
-    values = np.nan_to_num(values, nan=0.0, posinf=65535.0, neginf=0.0)
-    low, high = min(0.0, float(values.min())), float(values.max())
+def _grey_span(image: Image.Image, factor: int) -> tuple[float, float]:
+    """Return the values of black and white: the smallest usual depth that holds all (12 bits come in 16)."""
+    low, high = 0.0, -math.inf
+    for _, strip in _strips(image, factor):
+        values = _finite(strip)
+        low, high = min(low, float(values.min())), max(high, float(values.max()))
     if image.mode == "F" and high <= 1.0:
-        top = 1.0
-    else:
-        top = next((float(depth) for depth in _DEPTHS if high <= depth), high)
-    scaled = (values - low) * (255.0 / max(top - low, 1e-6))
+        return low, 1.0
+    return low, next((float(depth) for depth in _DEPTHS if high <= depth), high)
+
+
+def _shallow(image: Image.Image, low: float, top: float) -> Image.Image:
+    scaled = (_finite(image) - low) * (255.0 / max(top - low, 1e-6))
     return Image.fromarray(np.clip(scaled + 0.5, 0, 255).astype(np.uint8), "L")
+
+
+def _finite(image: Image.Image) -> npt.NDArray[np.float32]:
+    values = np.asarray(image, dtype=np.float32)
+    return np.nan_to_num(values, nan=0.0, posinf=65535.0, neginf=0.0)

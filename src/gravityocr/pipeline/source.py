@@ -1,28 +1,25 @@
-"""Inputs to upright RGB page images: files are known by their content, pages are made one at a time."""
+"""Files to upright RGB page images, made one at a time; what a decoder raises stays with its file or page."""
 
 from __future__ import annotations
 
-import glob
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import pypdfium2 as pdfium
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline.pixels import to_rgb
+from gravityocr.pipeline.inputs import Kind, sniff
+from gravityocr.pipeline.pixels import DECODER_ERRORS, to_rgb
 
-Kind = Literal["pdf", "png", "jpeg", "tiff", "gif", "bmp", "webp"]
-
-_SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".gif", ".bmp", ".dib", ".webp"})
-_SNIFF_BYTES = 1024
 _PDF_PASSWORD_ERROR = 4  # FPDF_ERR_PASSWORD of PDFium's public header
-_WHAT_IS_READ = "PDF, PNG, JPEG, TIFF, GIF, BMP and WebP are read"
+_INTACT = "hand an intact copy"
+# WebP decodes into whole canvases beside the image: 16 bytes a pixel where the others take 4 to 10
+_COSTLY: dict[Kind, int] = {"webp": 2}
 
 
 @dataclass(frozen=True)
@@ -30,12 +27,13 @@ class SourceConfig:
     """How inputs become page images.
 
     *Units*: a page image has at most `max_page_px` pixels (larger ones are scaled down); an image file that
-    would decode to more than `max_image_px` is refused.
+    would decode to more than `max_image_px` is refused (half of it for WebP), so that its decoding and
+    scaling stay within about 1 GB of memory.
     """
 
     dpi: float = 200.0
     max_page_px: int = 16_000_000
-    max_image_px: int = 150_000_000
+    max_image_px: int = 100_000_000
     password: str | None = None
 
     def __post_init__(self) -> None:
@@ -75,6 +73,17 @@ class PageRanges:
             chosen.update(range(start - 1, n_pages if end is None else min(end, n_pages)))
         return sorted(chosen)
 
+    def beyond(self, n_pages: int) -> str | None:
+        """Name the chosen pages that a document of `n_pages` does not have, as `7, 9-12`; None for none."""
+        parts: list[str] = []
+        for start, end in self.spans:
+            first = max(start, n_pages + 1)
+            if end is None and start > n_pages:
+                parts.append(f"{start}-")
+            elif end is not None and end >= first:
+                parts.append(str(end) if end == first else f"{first}-{end}")
+        return ", ".join(parts) or None
+
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
@@ -84,125 +93,14 @@ def _is_number(text: str) -> bool:
 class SourcePage:
     """One page of an input: its image, or the error that cost it.
 
-    *Units*: `index` from 0; `seconds` for rendering or decoding.
+    *Units*: `index` from 0; `seconds` for rendering or decoding; `n_pages` of the whole input.
     """
 
     index: int
     image: Image.Image | None
     error: str | None
     seconds: float
-
-
-@dataclass(frozen=True)
-class InputFile:
-    """One thing to parse, or the reason why a handed path gave nothing."""
-
-    path: str
-    error: str | None = None
-
-
-def sniff(path: str | Path) -> Kind:
-    """Tell a file's kind by its first bytes.
-
-    *Raises*: InputError for a missing, unreadable, empty or unknown file.
-    """
-    try:
-        with open(path, "rb") as stream:
-            head = stream.read(_SNIFF_BYTES)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; check the path") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder; hand its files") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror}); check its permissions") from error
-    if not head:
-        raise InputError(f"{path}: is empty (0 bytes); hand a complete file")
-    kind = _kind_of(head)
-    if kind is None:
-        raise InputError(f"{path}: is neither a PDF nor an image, whatever its name says; {_WHAT_IS_READ}")
-    return kind
-
-
-def _kind_of(head: bytes) -> Kind | None:
-    signatures: tuple[tuple[bytes, Kind], ...] = (
-        (b"\x89PNG\r\n\x1a\n", "png"),
-        (b"\xff\xd8\xff", "jpeg"),
-        (b"II*\x00", "tiff"),
-        (b"MM\x00*", "tiff"),
-        (b"II+\x00", "tiff"),
-        (b"MM\x00+", "tiff"),
-        (b"GIF87a", "gif"),
-        (b"GIF89a", "gif"),
-        (b"BM", "bmp"),
-    )
-    for signature, kind in signatures:
-        if head.startswith(signature):
-            return kind
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "webp"
-    # readers accept a PDF header anywhere in the first kilobyte
-    return "pdf" if b"%PDF-" in head else None
-
-
-def collect_inputs(paths: Sequence[str | Path]) -> list[InputFile]:
-    """Expand files, folders and globs, in the order handed, each file once.
-
-    A path that gives nothing becomes an `InputFile` with an error, so that the others still run.
-    """
-    found: list[InputFile] = []
-    seen: set[Path] = set()
-    for path in paths:
-        try:
-            files = expand_input(path)
-        except InputError as error:
-            found.append(InputFile(str(path), str(error)))
-            continue
-        for file in files:
-            if file.resolve() not in seen:
-                seen.add(file.resolve())
-                found.append(InputFile(str(file)))
-    return found
-
-
-def expand_input(path: str | Path) -> list[Path]:
-    """Return the files that one handed path stands for: itself, a folder's documents (sorted), or a glob's.
-
-    *Raises*: InputError for a missing path, a folder without documents, a glob without a match or a URL.
-    """
-    text, file = str(path), Path(path)
-    if text.startswith(("http://", "https://")):
-        raise InputError(f"{text}: is a URL; download it and hand the file")
-    if file.is_dir():
-        return _documents_of(file)
-    if file.exists():
-        return [file]
-    if glob.has_magic(text):
-        matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
-        files = [item for item in matches if item.is_file()]
-        if files:
-            return files
-        raise InputError(f"{text}: no file matches this pattern; check it")
-    raise InputError(f"{text}: no such file or folder; check the path")
-
-
-def _documents_of(folder: Path) -> list[Path]:
-    """A file counts by its content or by its name, so that a broken .pdf is reported, not passed over."""
-    files: list[Path] = []
-    for file in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if hidden or not file.is_file():
-            continue
-        if file.suffix.lower() in _SUFFIXES:
-            files.append(file)
-            continue
-        try:
-            sniff(file)
-        except InputError:
-            continue
-        files.append(file)
-    if not files:
-        raise InputError(f"{folder}: holds no document; {_WHAT_IS_READ}")
-    return files
+    n_pages: int = 1
 
 
 def count_pages(path: str | Path, config: SourceConfig | None = None) -> int:
@@ -215,8 +113,8 @@ def count_pages(path: str | Path, config: SourceConfig | None = None) -> int:
     if kind == "pdf":
         with closing(_open_pdf(path, config)) as document:
             return len(document)
-    with _open_image(path, config) as image:
-        return _n_frames(image, kind, path)
+    with _open_image(path, kind, config) as image:
+        return _n_frames(image, kind)
 
 
 def iter_pages(
@@ -235,33 +133,49 @@ def iter_pages(
 
 
 def _chosen(path: str | Path, pages: PageRanges | None, n_pages: int) -> list[int]:
+    if n_pages == 0:
+        raise InputError(f"{path}: has no pages; {_INTACT}")
     indices = list(range(n_pages)) if pages is None else pages.select(n_pages)
     if not indices:
-        what = "has no pages" if n_pages == 0 else f"has {n_pages} page(s), none of them chosen by --pages"
-        raise InputError(f"{path}: {what}")
+        raise InputError(f"{path}: has {n_pages} page(s), none of them chosen by --pages; choose from 1-{n_pages}")
     return indices
 
 
+def _reason(failure: BaseException) -> str:
+    """An OSError speaks for itself, a KeyError's bare key does not."""
+    text = str(failure)
+    if isinstance(failure, (OSError, InputError, pdfium.PdfiumError)) and text:
+        return text
+    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
+
+
 def _open_pdf(path: str | Path, config: SourceConfig) -> pdfium.PdfDocument:
+    # PDFium keeps its last error, and a document without pages would be told with the one before's (or with
+    # "Success"): so the last error is first made that of a broken document
+    with suppress(pdfium.PdfiumError):
+        pdfium.PdfDocument(b"%PDF-").close()
     try:
         return pdfium.PdfDocument(str(path), password=config.password)
     except pdfium.PdfiumError as error:
         if getattr(error, "err_code", None) == _PDF_PASSWORD_ERROR:
-            what = "password required" if config.password is None else "the password is wrong"
-            raise InputError(f"{path}: {what}; hand the document's password") from error
-        raise InputError(f"{path}: is a broken PDF ({error}); repair or download it again") from error
+            what = "password required; give" if config.password is None else "the password is wrong; give the right"
+            raise InputError(f"{path}: {what} --password") from error
+        raise InputError(f"{path}: is a broken PDF or has no pages ({error}); {_INTACT}") from error
+    except DECODER_ERRORS as error:
+        raise InputError(f"{path}: cannot be opened as a PDF ({_reason(error)}); {_INTACT}") from error
 
 
 def _iter_pdf(path: str | Path, pages: PageRanges | None, config: SourceConfig) -> Iterator[SourcePage]:
     with closing(_open_pdf(path, config)) as document:
-        for index in _chosen(path, pages, len(document)):
+        n_pages = len(document)
+        for index in _chosen(path, pages, n_pages):
             started = time.perf_counter()
             image, error = None, None
             try:
                 image = _render(document, index, config)
-            except (pdfium.PdfiumError, InputError, MemoryError, ValueError) as failure:
-                error = f"page {index + 1} cannot be rendered ({failure})"
-            yield SourcePage(index, image, error, time.perf_counter() - started)
+            except (InputError, *DECODER_ERRORS) as failure:
+                error = f"page {index + 1} cannot be rendered ({_reason(failure)}); {_INTACT}"
+            yield SourcePage(index, image, error, time.perf_counter() - started, n_pages)
 
 
 def _render(document: pdfium.PdfDocument, index: int, config: SourceConfig) -> Image.Image:
@@ -279,52 +193,75 @@ def _render(document: pdfium.PdfDocument, index: int, config: SourceConfig) -> I
             return image.convert("RGB").copy()
 
 
-def _open_image(path: str | Path, config: SourceConfig) -> Image.Image:
+def _open_image(path: str | Path, kind: Kind, config: SourceConfig) -> Image.Image:
+    limit = config.max_image_px // _COSTLY.get(kind, 1)
+    told = f"the limit is {limit / 1e6:g} megapixels; scale it down"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        with _quiet():
             image = Image.open(path)
     except Image.DecompressionBombError as error:
-        raise InputError(f"{path}: would decode to too many pixels; scale it down") from error
+        raise InputError(f"{path}: would decode to too many pixels, {told}") from error
     except UnidentifiedImageError as error:
-        raise InputError(f"{path}: is a broken image; save it again") from error
-    except (OSError, ValueError, SyntaxError) as error:
-        raise InputError(f"{path}: is a broken image ({error}); save it again") from error
+        raise InputError(f"{path}: is a broken image; {_INTACT}") from error
+    except DECODER_ERRORS as error:
+        raise InputError(f"{path}: is a broken image ({_reason(error)}); {_INTACT}") from error
     n_px = image.width * image.height
-    if n_px == 0 or n_px > config.max_image_px:
+    if n_px == 0:
         image.close()
-        limit = f"the limit is {config.max_image_px / 1e6:.0f} megapixels"
-        raise InputError(f"{path}: {image.width} x {image.height} px, {limit}; scale it down")
+        raise InputError(f"{path}: is an image without pixels; {_INTACT}")
+    if n_px > limit:
+        image.close()
+        raise InputError(f"{path}: {image.width} x {image.height} px, {told}")
     return image
 
 
-def _n_frames(image: Image.Image, kind: Kind, path: str | Path) -> int:
-    """Only a TIFF's frames are pages; of an animation the first frame is the page."""
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Pillow warns of much that it mends, in the middle of our output; what it cannot mend it raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _n_frames(image: Image.Image, kind: Kind) -> int:
+    """Only a TIFF's frames are pages; of an animation the first frame is the page.
+
+    A frame whose header is damaged counts, as the last one: it hides where the next one is.
+    """
     if kind != "tiff":
         return 1
-    try:
-        return int(getattr(image, "n_frames", 1))
-    except (OSError, ValueError, SyntaxError) as error:
-        raise InputError(f"{path}: is a broken TIFF ({error}); save it again") from error
+    n_frames = 1
+    with _quiet():
+        while True:
+            try:
+                image.seek(n_frames)
+            except EOFError:
+                return n_frames
+            except DECODER_ERRORS:
+                return n_frames + 1
+            n_frames += 1
 
 
 def _iter_image(path: str | Path, kind: Kind, pages: PageRanges | None, config: SourceConfig) -> Iterator[SourcePage]:
-    with _open_image(path, config) as image:
-        for index in _chosen(path, pages, _n_frames(image, kind, path)):
+    with _open_image(path, kind, config) as image:
+        n_pages = _n_frames(image, kind)
+        for index in _chosen(path, pages, n_pages):
             started = time.perf_counter()
             page, error = None, None
             try:
-                if kind == "tiff":
-                    image.seek(index)
-                page = _decode(image, config)
-            except (OSError, ValueError, SyntaxError, EOFError, InputError) as failure:
-                error = f"page {index + 1} cannot be decoded ({failure})"
-            yield SourcePage(index, page, error, time.perf_counter() - started)
+                with _quiet():
+                    if kind == "tiff":
+                        image.seek(index)
+                    page = _decode(image, config)
+            except (InputError, *DECODER_ERRORS) as failure:
+                error = f"page {index + 1} cannot be decoded ({_reason(failure)}); {_INTACT}"
+            yield SourcePage(index, page, error, time.perf_counter() - started, n_pages)
 
 
 def _decode(image: Image.Image, config: SourceConfig) -> Image.Image:
     n_px = image.width * image.height
-    if n_px > config.max_image_px:  # a later TIFF frame may be larger than the first
-        raise InputError(f"{image.width} x {image.height} px are too many; scale it down")
+    if not 0 < n_px <= config.max_image_px:  # a later TIFF frame may be larger than the first
+        limit = f"{config.max_image_px / 1e6:g} megapixels"
+        raise InputError(f"{image.width} x {image.height} px where 1 px to {limit} are read")
     image.load()
     return ImageOps.exif_transpose(to_rgb(image, config.max_page_px))

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 from tests.unit.pipeline.scripted import ScriptedDetector, ScriptedRecognizer, draw_lines
 
-from gravityocr.document import Box, Crop, Label, Page, Recognition
+from gravityocr.document import Box, Crop, Document, Label, Page, Recognition
+from gravityocr.errors import InputError
 from gravityocr.pipeline import convert as convert_module
 from gravityocr.pipeline.convert import convert, convert_pages
 from gravityocr.pipeline.layout import LayoutBox
@@ -197,3 +198,46 @@ def test_boxes_stay_inside_rotated_pdf_pages(tmp_path: Path) -> None:
     (region,) = page.regions
     assert region.box.clamp(page.size_px) == region.box
     assert region.box.x0 > page.size_px[0] / 2  # the top of the stored page is at the right now
+
+
+def test_whatever_a_file_raises_becomes_its_error(page_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = convert_module.iter_pages
+
+    def breaks_off(*arguments: object) -> object:
+        yield from real(*arguments)  # type: ignore[arg-type]
+        raise KeyError("tag")
+
+    monkeypatch.setattr(convert_module, "iter_pages", breaks_off)
+    document = convert(page_file, ScriptedRecognizer(), ScriptedDetector(PARAGRAPHS))
+    assert document.status == "partial" and len(document.pages) == 1
+    assert document.error == f"{page_file}: cannot be read (KeyError: 'tag'); hand an intact copy"
+
+
+def test_what_a_callback_raises_is_not_the_documents_error(page_file: Path) -> None:
+    def stop(page: Page) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(page_file, ScriptedRecognizer(), ScriptedDetector(PARAGRAPHS), on_page=stop)
+
+
+def test_a_picture_that_cannot_be_written_does_not_cost_the_page_its_text(page_file: Path) -> None:
+    def full(name: str, image: Image.Image) -> None:
+        raise InputError(f"{name}: cannot be written (No space left on device)")
+
+    boxes = [PARAGRAPHS[0], item((95, 595, 385, 805), "figure"), item((390, 595, 705, 805))]
+    document = convert(page_file, ScriptedRecognizer(), ScriptedDetector(boxes), save_image=full)
+    assert document.status == "partial" and document.pages[0].regions[0].content == "text 0"
+    figure = next(region for region in document.pages[0].regions if region.label == "figure")
+    assert (figure.status, figure.image) == ("failed", None) and "No space left" in str(figure.error)
+
+
+def test_pages_beyond_the_document_are_noted(pdf_file: Path) -> None:
+    def parse(pages: str) -> Document:
+        return convert(pdf_file, ScriptedRecognizer(), ScriptedDetector([]), pages=PageRanges.parse(pages))
+
+    document = parse("2-5,9")
+    assert (document.status, len(document.pages)) == ("ok", 2)
+    assert document.error == f"{pdf_file}: has 3 page(s), so --pages 4-5, 9 gave nothing"
+    assert parse("2-").error is None
+    assert "choose from 1-3" in str(parse("4-").error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,101 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file.*cannot be made"):
         DocumentWriter(tmp_path / "file" / "a").finish(document())
+
+
+@pytest.mark.parametrize("name", ["..png", "...png", ".. .png", "/", ".", " .png"])
+def test_no_name_leads_out_of_the_output_folder(tmp_path: Path, name: str) -> None:
+    assert OutputFolders(tmp_path).claim(name) == tmp_path / "document"
+
+
+def test_long_names_are_shortened_and_stay_apart(tmp_path: Path) -> None:
+    folders = OutputFolders(tmp_path)
+    claims = [folders.claim("文" * 84 + end + ".png") for end in ("a", "b")]
+    assert claims[0] != claims[1]
+    assert claims == [OutputFolders(tmp_path).claim("文" * 84 + end + ".png") for end in ("a", "b")]
+    for claim in claims:
+        paths = DocumentWriter(claim).finish(document())
+        assert all(len(os.fsencode(path.name)) <= 255 and path.is_file() for path in paths)
+
+
+def test_names_that_are_no_unicode_are_written(tmp_path: Path) -> None:
+    source = os.fsdecode(b"in/\xff\xfe.pdf")
+    folder = OutputFolders(tmp_path).claim(source)
+    _, path = DocumentWriter(folder).finish(Document(source, "ok", (Page(0, (1, 1), markdown="a\udcff\n"),)))
+    assert json.loads(path.read_text(encoding="utf-8"))["source"] == source
+    assert OutputFolders(tmp_path).claim(source) == folder
+
+
+def test_owners_are_known_from_every_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    out = tmp_path / "out"
+    monkeypatch.chdir(tmp_path / "one")
+    (_, path) = DocumentWriter(OutputFolders(out).claim("a.pdf")).finish(document("a.pdf"))
+    data = json.loads(path.read_text())
+    assert (data["source"], data["source_path"]) == ("a.pdf", str(tmp_path / "one/a.pdf"))
+    monkeypatch.chdir(tmp_path / "two")
+    assert OutputFolders(out).claim("a.pdf").name == "a-2"
+    assert OutputFolders(out).claim("../one/a.pdf").name == "a"
+
+
+def test_owners_are_known_without_json(tmp_path: Path) -> None:
+    for source, name in (("x/a.pdf", "a"), ("y/a.pdf", "a-2"), ("x/a.pdf", "a")):
+        folder = OutputFolders(tmp_path).claim(source)
+        assert folder.name == name
+        DocumentWriter(folder, ["md"]).finish(document(source))
+
+
+def test_names_that_differ_by_case_only_are_kept_apart_from_an_earlier_run(tmp_path: Path) -> None:
+    DocumentWriter(OutputFolders(tmp_path).claim("x/Report.pdf")).finish(document("x/Report.pdf"))
+    assert OutputFolders(tmp_path).claim("y/report.pdf").name == "report-2"
+    assert OutputFolders(tmp_path).claim("x/Report.pdf").name == "Report"
+
+
+def test_what_we_did_not_write_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a file where a folder should be")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/b.md").write_text("my notes")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/c.json").write_text('{"source_path": 3}')
+    folders = OutputFolders(tmp_path)
+    assert [folders.claim(f"{name}.png").name for name in "abc"] == ["a-2", "b-2", "c-2"]
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.json", "images/page0001_region001.png", "images/page0009_region001.png"])
+def test_a_folder_where_a_file_should_be_is_named_and_no_part_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a" / name / "full").mkdir(parents=True)
+    writer = DocumentWriter(tmp_path / "a")
+    with pytest.raises(InputError, match=name):
+        writer.save_image("page0001_region001.png", Image.new("RGB", (8, 8)))
+        writer.finish(document())
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_failed_write_leaves_no_part(tmp_path: Path) -> None:
+    broken = Image.new("RGB", (8, 8))
+    broken.save = fails  # type: ignore[method-assign, assignment]
+    with pytest.raises(InputError, match=r"p\.png: cannot be written \(No space left on device\)"):
+        DocumentWriter(tmp_path / "a").save_image("p.png", broken)
+    assert list((tmp_path / "a/images").iterdir()) == []
+
+
+def fails(*arguments: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_an_unusable_output_folder_is_told_at_once_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "gone").symlink_to("nowhere")
+    for out in ("file", "file/out", "gone", "gone/out", "x" * 300):
+        with pytest.raises(ConfigError, match=out):
+            OutputFolders(tmp_path / out)
+    with pytest.raises(ConfigError, match="no name"):
+        OutputFolders("")
+    OutputFolders(tmp_path / "new/out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "gone"]
+    monkeypatch.setattr(exports.os, "access", lambda *arguments: False)
+    with pytest.raises(ConfigError, match="cannot be written to"):
+        OutputFolders(tmp_path / "new/out")

@@ -190,3 +190,30 @@ def test_config_is_checked(field: str) -> None:
 def test_a_tall_block_that_may_be_a_formula_is_one(height: int, score: float, expected: str) -> None:
     boxes = [item((200, 100, 500, 100 + height)), item((201, 100, 501, 100 + height), "formula", score)]
     assert labels(merge_boxes(boxes, SIZE, CONFIG)) == [expected]
+
+
+@pytest.mark.parametrize(("paper", "seen"), [("black", (255, 255, 255)), ((40, 60, 120), (215, 195, 135))])
+def test_the_detector_sees_a_dark_page_inverted(paper: str | tuple[int, int, int], seen: tuple[int, int, int]) -> None:
+    class Watcher(ScriptedDetector):
+        def detect(self, image: Image.Image) -> list[LayoutBox]:
+            assert image.getpixel((5, 5)) == seen
+            return super().detect(image)
+
+    image = Image.new("RGB", (800, 1000), paper)
+    draw_lines(image, (100, 100, 700, 300), colour="white")
+    before = image.tobytes()
+    detector = Watcher([])
+    (region,) = find_regions(image, detector, LayoutConfig())
+    assert region.box.y1 < 330 and image.tobytes() == before and detector.n_calls == 1
+
+
+def test_the_detector_sees_a_light_page_with_a_dark_picture_as_it_is() -> None:
+    class Watcher(ScriptedDetector):
+        def detect(self, image: Image.Image) -> list[LayoutBox]:
+            assert image.getpixel((5, 5)) == (255, 255, 255)
+            return super().detect(image)
+
+    image = Image.new("RGB", (800, 1000), "white")
+    draw_lines(image, (100, 100, 700, 300))
+    image.paste((20, 20, 20), (100, 500, 700, 950))
+    assert find_regions(image, Watcher([]), LayoutConfig())

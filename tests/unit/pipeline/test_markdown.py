@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 
 from gravityocr.document import Box, Region
 from gravityocr.pipeline.markdown import (
+    comment,
     escape,
     failed_page_markdown,
     formula_block,
@@ -151,3 +152,8 @@ def test_a_renderer_shows_the_line_as_it_was(line: str) -> None:
 )
 def test_money_is_escaped_and_formulas_are_tight(line: str, expected: str) -> None:
     assert escape(line) == expected
+
+
+@pytest.mark.parametrize("text", ["--help.png", "a --> b", "--->", "a\n--\n>", "-----"])
+def test_comments_cannot_be_ended_from_inside(text: str) -> None:
+    assert not [end for end in ("--", ">", "\n") if end in comment(text)]

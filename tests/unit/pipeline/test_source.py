@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +16,11 @@ from hypothesis import strategies as st
 from PIL import Image, ImageChops
 
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline import source
+from gravityocr.pipeline import pixels, source
+from gravityocr.pipeline.pixels import to_rgb
 from gravityocr.pipeline.source import (
     PageRanges,
     SourceConfig,
-    collect_inputs,
     count_pages,
     iter_pages,
     sniff,
@@ -305,19 +307,21 @@ def test_a_bad_pdf_page_does_not_take_the_others_down(tmp_path: Path, monkeypatc
     monkeypatch.setattr(source, "_render", fails_on_second)
     pages = list(iter_pages(make_pdf(tmp_path / "a.pdf", [(72, 72)] * 3)))
     assert [page.image is not None for page in pages] == [True, False, True]
-    assert pages[1].error == "page 2 cannot be rendered (Failed to load page.)"
+    assert pages[1].error == "page 2 cannot be rendered (Failed to load page.); hand an intact copy"
 
 
 def test_truncated_pdf_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.pdf"
     path.write_bytes(b"%PDF-1.7\n1 0 obj << /Type /Catalog")
-    with pytest.raises(InputError, match=r"broken\.pdf: is a broken PDF"):
+    with pytest.raises(
+        InputError, match=r"broken\.pdf: is a broken PDF or has no pages \(.*format.*hand an intact copy"
+    ):
         list(iter_pages(path))
 
 
 def test_user_password_is_required_and_works(tmp_path: Path) -> None:
     path = make_encrypted_pdf(tmp_path / "a.pdf", b"secret", b"owner")
-    with pytest.raises(InputError, match=r"a\.pdf: password required"):
+    with pytest.raises(InputError, match=r"a\.pdf: password required; give --password"):
         list(iter_pages(path))
     with pytest.raises(InputError, match="the password is wrong"):
         list(iter_pages(path, config=SourceConfig(password="guess")))
@@ -354,35 +358,98 @@ def test_no_chosen_page_is_an_error(tmp_path: Path) -> None:
         list(iter_pages(path, PageRanges.parse("3-4")))
 
 
-def test_inputs_are_expanded_in_order_and_failures_kept(tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    (folder / "sub").mkdir(parents=True)
-    (folder / ".hidden").mkdir()
-    for name in ("b.png", "sub/a.jpg", "noname", ".hidden/c.png"):
-        Image.new("RGB", (4, 4)).save(folder / name, "PNG")
-    (folder / "notes.txt").write_text("hello")
-    (folder / "broken.pdf").write_text("<html>")  # named like a document: reported later, not passed over
-    single = make_pdf(tmp_path / "z.pdf", [(72, 72)])
-    found = collect_inputs([single, tmp_path / "missing.pdf", folder, str(folder / "*.png")])
-    assert [item.path for item in found if item.error is None] == [
-        str(single),
-        *(str(folder / name) for name in ("b.png", "broken.pdf", "noname", "sub/a.jpg")),
-    ]
-    (failure,) = [item for item in found if item.error]
-    assert failure.path.endswith("missing.pdf") and "no such file" in str(failure.error)
-    assert found[1] is failure
-
-
-def test_folders_globs_and_urls_without_documents_are_named(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello")
-    messages = [item.error or "" for item in collect_inputs([tmp_path, tmp_path / "*.pdf", "https://a.b/c.pdf"])]
-    assert "holds no document" in messages[0] and str(tmp_path) in messages[0]
-    assert "no file matches" in messages[1]
-    assert "download it" in messages[2]
-
-
 def test_config_is_checked() -> None:
     with pytest.raises(ConfigError, match=r"source\.dpi"):
         SourceConfig(dpi=0)
     with pytest.raises(ConfigError, match=r"source\.max_page_px"):
         SourceConfig(max_page_px=1)
+
+
+def test_a_truncated_tiff_keeps_its_whole_pages(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)
+    frames = [Image.fromarray(noise) for _ in range(4)]
+    path = tmp_path / "a.tiff"
+    frames[0].save(path, save_all=True, append_images=frames[1:], compression="tiff_deflate")
+    with Image.open(path) as image:
+        image.seek(2)
+        directory = image._frame_pos[2]  # type: ignore[attr-defined]
+    path.write_bytes(path.read_bytes()[: directory + 30])  # the third directory is cut
+    assert count_pages(path) == 3
+    pages = list(iter_pages(path))
+    assert [page.image is not None for page in pages] == [True, True, False]
+    assert str(pages[2].error).startswith("page 3 cannot be decoded") and "intact copy" in str(pages[2].error)
+
+
+@pytest.mark.parametrize(
+    "failure", [KeyError(273), struct.error("short"), TypeError("x"), OverflowError(), zlib.error()]
+)
+def test_whatever_a_decoder_raises_stays_with_the_page_or_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def fails(*arguments: object, **more: object) -> None:
+        raise failure
+
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    with monkeypatch.context() as patch:
+        patch.setattr(Image.Image, "load", fails)
+        patch.setattr("PIL.ImageFile.ImageFile.load", fails)
+        (page,) = iter_pages(tmp_path / "a.png")
+    assert page.image is None and type(failure).__name__ in str(page.error)
+    monkeypatch.setattr(source.Image, "open", fails)
+    with pytest.raises(InputError, match=rf"a\.png: is a broken image \({type(failure).__name__}"):
+        list(iter_pages(tmp_path / "a.png"))
+
+
+def test_damaged_metadata_does_not_cost_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "a.png", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff\x01")
+    assert first(tmp_path / "a.png").getpixel((3, 3)) == (255, 0, 0)
+    Image.new("L", (8, 8), 7).save(tmp_path / "b.tiff")
+
+    def fails(image: Image.Image) -> None:
+        raise KeyError(1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gravityocr.pipeline.pixels.Image.Image.getexif", fails)
+        assert to_rgb(Image.new("L", (8, 8), 7)).getpixel((3, 3)) == (7, 7, 7)
+
+
+def test_a_pdf_without_pages_is_told_with_its_own_error(tmp_path: Path) -> None:
+    locked = make_encrypted_pdf(tmp_path / "locked.pdf", b"secret", b"owner")
+    for _ in range(2):  # PDFium remembers the locked one's error
+        with pytest.raises(InputError, match=r"a\.pdf: is a broken PDF or has no pages .*intact copy") as caught:
+            list(iter_pages(make_pdf(tmp_path / "a.pdf", [])))
+        assert "Success" not in str(caught.value)
+        with pytest.raises(InputError, match="password required"):
+            list(iter_pages(locked))
+
+
+def test_webp_has_half_the_limit_because_it_decodes_into_canvases(tmp_path: Path) -> None:
+    Image.new("RGB", (100, 80)).save(tmp_path / "a.webp")
+    with pytest.raises(InputError, match=r"100 x 80 px, the limit is 0\.005 megapixels"):
+        list(iter_pages(tmp_path / "a.webp", config=SourceConfig(max_image_px=10_000)))
+
+
+@pytest.mark.parametrize("mode", ["I;16", "F", "P", "RGBA", "LA", "L", "1", "CMYK"])
+@pytest.mark.parametrize("max_px", [None, 700])
+def test_strips_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch, mode: str, max_px: int | None) -> None:
+    grey = np.random.default_rng(1).integers(0, 255, (61, 47), dtype=np.uint8)
+    if mode == "I;16":
+        image = Image.fromarray(grey.astype(np.uint16) * 257)
+    elif mode in ("RGBA", "LA"):
+        alpha = Image.fromarray(grey[::-1].copy())
+        image = Image.merge("LA", (Image.fromarray(grey), alpha)).convert(mode)
+    else:
+        image = Image.fromarray(grey).convert(mode)
+    if mode == "P":
+        image.info["transparency"] = 9
+    whole = np.asarray(to_rgb(image, max_px))
+    monkeypatch.setattr(pixels, "_STRIP_PX", 150)
+    assert np.array_equal(np.asarray(to_rgb(image, max_px)), whole)
+    assert whole.shape[0] * whole.shape[1] <= (max_px or 61 * 47)
+
+
+def test_chosen_pages_beyond_the_document_are_named() -> None:
+    assert PageRanges.parse("1-3").beyond(3) is None
+    assert PageRanges.parse("2-").beyond(3) is None
+    assert PageRanges.parse("2-5,9,7-").beyond(3) == "4-5, 9, 7-"
+    assert PageRanges.parse("3-4").beyond(3) == "4"
