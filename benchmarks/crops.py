@@ -13,6 +13,7 @@ import json
 import statistics
 import sys
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gravityocr.benchmark.cases import Case, load_cases
 from gravityocr.benchmark.speed import machine
 from gravityocr.document import Recognition
 from gravityocr.engine.engine import Engine, EngineConfig
-from gravityocr.errors import GravityOCRError
+from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError, InputError
 from gravityocr.metrics.edit import edit_distance, fold_whitespace, ned
 
 BOUNDARY = "vision + prefill + decode of the network, crops one after another; opening and splitting are outside"
@@ -76,28 +77,35 @@ def score(case: Case, answer: Recognition, reference: Recognition) -> dict[str, 
     }
 
 
-def measure(engine: Engine, cases: list[Case]) -> list[dict[str, Any]]:
-    """Read every crop by self-speculation and by AR."""
+def measure(engine: Engine, cases: list[Case]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Read every crop by self-speculation and by AR; return the scores, and what could not be read."""
     oracle = engine.with_decode("ar")
-    rows = []
+    rows: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
     for number, case in enumerate(cases):
-        crop = case.crop()
-        rows.append(score(case, engine.recognize([crop])[0], oracle.recognize([crop])[0]))
+        try:
+            crop = case.crop()
+            answer = engine.recognize([crop])[0]
+            if answer.status in ("failed", "skipped"):
+                raise InputError(f"{case.file}: {answer.status}: {answer.error}")
+            rows.append(score(case, answer, oracle.recognize([crop])[0]))
+        except InputError as error:
+            failed.append({"file": str(case.file), "error": str(error)})
         if (number + 1) % 10 == 0 or number + 1 == len(cases):
             print(f"{number + 1} of {len(cases)} crops", file=sys.stderr)
-    return rows
+    return rows, failed
 
 
 def report(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Group the crops by kind and language."""
-    groups: dict[str, list[dict[str, Any]]] = {"all": rows}
+    groups: dict[str, list[dict[str, Any]]] = {"all": rows} if rows else {}
     for row in rows:
         groups.setdefault(f"{row['kind']}/{row['language']}", []).append(row)
     return {name: summarize(group) for name, group in sorted(groups.items())}
 
 
-def main() -> int:
-    """Run the benchmark."""
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line; wrong usage ends the program with 2."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=Path, required=True, help="a folder with manifest.json and crops")
     parser.add_argument("--checkpoint", default="nano", help="nano or a checkpoint folder")
@@ -107,29 +115,46 @@ def main() -> int:
     parser.add_argument("--limit", type=int, help="only the first crops")
     parser.add_argument("--worst", type=int, default=0, help="also print the worst English crops")
     parser.add_argument("--json", action="store_true", help="everything, crop by crop, on stdout")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
+    if args.limit is not None and args.limit < 1:
+        parser.error("--limit must be at least 1")
+    if args.worst < 0:
+        parser.error("--worst must not be negative")
+    return args
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark: 0 = all well, 1 = some input failed, 2 = wrong settings."""
+    args = parse_arguments(arguments)
     try:
         config = EngineConfig(block_size=args.block_size, max_tokens=args.max_tokens)
         engine = Engine.from_pretrained(args.checkpoint, config, n_threads=args.threads)
         cases = load_cases(args.cases, tuple(sorted(engine.tasks)), args.limit)
-        rows = measure(engine, cases)
+        rows, failed = measure(engine, cases)
     except GravityOCRError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, (ConfigError, CheckpointError)) else 1
     groups = report(rows)
     if args.json:
         result = {"groups": groups, "block_size": engine.options.block_size, "boundary": BOUNDARY, "machine": machine()}
-        print(json.dumps({**result, "crops": rows}, ensure_ascii=False))
+        print(json.dumps({**result, "crops": rows, "failed": failed}, ensure_ascii=False))
     else:
         for name, group in groups.items():
             figures = " ".join(f"{key}={value:.4g}" for key, value in group.items() if value is not None)
             print(f"{name:40s} {figures}")
+    print_worst(rows, cases, args.worst)
+    for failure in failed:
+        print(f"failed: {failure['error']}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def print_worst(rows: list[dict[str, Any]], cases: list[Case], n_worst: int) -> None:
+    """Print the English crops of the highest error rates beside their truth."""
     english = [row for row in rows if row["kind"] == "text" and row["language"] == "english"]
     truths = {case.file.name: case.truth for case in cases}
-    for row in sorted(english, key=lambda row: -row["ned"])[: args.worst]:
+    for row in sorted(english, key=lambda row: -row["ned"])[:n_worst]:
         print(f"{row['ned']:.3f} {row['file']}", file=sys.stderr)
         print(f"  truth {truths[row['file']]!r}\n  read  {row['text']!r}", file=sys.stderr)
-    return 0
 
 
 if __name__ == "__main__":

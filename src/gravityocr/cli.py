@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -10,6 +14,8 @@ import typer
 from gravityocr import __version__
 from gravityocr.commands import bench, checkpoint, parse, recognize, train
 from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
+
+INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("parse")(parse.parse)
@@ -27,18 +33,70 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
 ) -> None:
     """Turn document images and PDFs into Markdown: diffusion drafts, the autoregressive path verifies."""
+    ctx.ensure_object(dict)["debug"] = debug
 
 
 def main() -> None:
-    """Run the command line; errors that we raise on purpose become one line on stderr."""
+    """Run the command line; whatever goes wrong becomes one line on stderr and an exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # File names need not be text; what stdout cannot encode is written as JSON's own escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    flags: dict[str, bool] = {}
+    code = _run(flags)
+    _settle_stdout()
+    sys.exit(code)
+
+
+def _run(flags: dict[str, bool]) -> int:
     try:
-        app()
+        code = _command(flags)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:  # the reader has gone, as `| head` does
+        return 1
     except (ConfigError, CheckpointError) as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+        return _tell(f"error: {error}", 2, flags)
     except GravityOCRError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        return _tell(f"error: {error}", 1, flags)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        return _tell(f"error: cannot read or write: {error.strerror or error}{where}", 1, flags)
+    except Exception as error:
+        what = (str(error).strip() or "no message").splitlines()[0]
+        return _tell(f"internal error: {type(error).__name__}: {what}; please report it (see --debug)", 1, flags)
+    if code == INTERRUPTED:
+        typer.echo("interrupted", err=True)
+    return code
+
+
+def _command(flags: dict[str, bool]) -> int:
+    """Run the command and return its exit code; typer reports wrong usage itself."""
+    try:
+        app(obj=flags)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def _tell(line: str, code: int, flags: dict[str, bool]) -> int:
+    if flags.get("debug"):
+        traceback.print_exc()
+    typer.echo(line, err=True)
+    return code
+
+
+def _settle_stdout() -> None:
+    """Drop what a full or closed stdout does not take, lest the interpreter complain about it at its end."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -42,6 +42,26 @@ def dump_config(cfg: object) -> str:
     """Write a resolved configuration as TOML text that `load_config` reads back to an equal object."""
     lines = _table_lines(_plain_table(cfg), ())
     return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def check_numbers(
+    config: object, section: str, optional: Collection[str] = (), **limits: tuple[float, float]
+) -> None:
+    """Check that fields are numbers within closed limits: integers where the limits are, tuples item by item.
+
+    *Raises*: ConfigError naming `section` and the field; one in `optional` may be None.
+    """
+    for name, (low, high) in limits.items():
+        value = getattr(config, name)
+        if value is None and name in optional:
+            continue
+        whole = type(low) is int and type(high) is int
+        for item in value if isinstance(value, tuple) else (value,):
+            # type() and not isinstance: True is no number here. A NaN lies within no limits.
+            known = type(item) is int or (type(item) is float and not whole)
+            if not known or not low <= item <= high:
+                kind = "an integer" if whole else "a number"
+                raise ConfigError(f"{section}{name} is {value!r}; choose {kind} from {low} to {high}")
 
 
 # Reading ------------------------------------------------------------------------------------------

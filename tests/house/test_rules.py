@@ -7,11 +7,12 @@ import re
 
 import pytest
 
-# Where one crop, region or file may fail without taking the rest down: `except Exception` there must put
-# the error into the result's status.
+# Where one crop, region or file may fail without taking the rest down, and the command line's end: `except Exception`
+# there must put the error into the result's status, or into the line on stderr.
 FAILURES_BECOME_STATUS = {
     "gravityocr/engine/engine.py",
     "gravityocr/pipeline/convert.py",
+    "gravityocr/cli.py",
 }
 BROAD = {"Exception", "BaseException"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gravityocr.config import dump_config, load_config
+from gravityocr.config import check_numbers, dump_config, load_config
 from gravityocr.errors import ConfigError
 
 
@@ -196,6 +196,34 @@ def test_a_none_survives_even_where_the_default_is_another(tmp_path: Path) -> No
 def test_a_value_without_a_toml_form_is_refused() -> None:
     with pytest.raises(ConfigError, match="no TOML form"):
         dump_config(Run(name=3j))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Limited:
+    n: int = 1
+    share: float = 0.5
+    sizes: tuple[int, ...] = (1, 2)
+    stop: int | None = None
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "limited.", ("stop",), n=(1, 9), share=(0.0, 1.0), sizes=(1, 9), stop=(1, 9))
+
+
+def test_numbers_within_their_limits_pass() -> None:
+    for share in (0, 0.0, 1, 1.0):
+        assert Limited(9, share, (), 1).share == share
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n", wrong) for wrong in (0, 10, True, 1.0, "1", None, math.nan, 10**400)]
+    + [("share", wrong) for wrong in (-0.1, 1.1, math.nan, math.inf, -math.inf, True, "0", None)]
+    + [("sizes", wrong) for wrong in ((1, 0), (1.0,), (True,), [1], "1", None)]
+    + [("stop", wrong) for wrong in (0, 1.0, True)],
+)
+def test_numbers_out_of_their_limits_are_named(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"limited\.{name} is .*choose an? (integer|number) from"):
+        Limited(**{name: value})  # type: ignore[arg-type]
 
 
 optimisers = st.builds(

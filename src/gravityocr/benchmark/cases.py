@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from gravityocr.document import Crop, Task
-from gravityocr.errors import InputError
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.source import iter_pages
 
 LANGUAGES = {
@@ -38,7 +38,10 @@ class Case:
         return "text_with_formula" if self.task == "text" and self.has_formula else self.task
 
     def crop(self) -> Crop:
-        """Open the image."""
+        """Open the image.
+
+        *Raises*: InputError where it cannot be read.
+        """
         page = next(iter_pages(self.file))
         if page.image is None:
             raise InputError(f"{self.file}: {page.error}")
@@ -50,34 +53,45 @@ def load_cases(
 ) -> list[Case]:
     """Read `manifest.json`: a list of `{file, kind, ground_truth: {text | html | latex}, language}`.
 
-    *Raises*: InputError where the manifest is missing or holds no crop of these tasks.
+    *Raises*: InputError where the manifest is missing or broken, or holds no crop of these tasks; ConfigError for a
+    limit below 1.
     """
+    if limit is not None and limit < 1:
+        raise ConfigError(f"a limit of {limit} crops: choose at least 1")
     manifest = folder / "manifest.json"
-    if not manifest.is_file():
-        raise InputError(f"{manifest} does not exist; --cases wants a folder with a manifest.json")
     try:
         rows = json.loads(manifest.read_text(encoding="utf-8"))
-        cases = [
-            Case(
-                folder / row["file"],
-                cast(Task, row["kind"]),
-                LANGUAGES.get(row["language"], row["language"]),
-                _truth(row["ground_truth"]),
-            )
-            for row in rows
-            if row["kind"] in tasks
-        ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{manifest} is not a list of cases: {type(error).__name__} {error}") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{manifest} does not exist; --cases wants a folder with a manifest.json") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{manifest} cannot be read ({error}); --cases wants a folder with a manifest.json") from error
+    if not isinstance(rows, list):
+        raise InputError(f"{manifest} must hold a list of cases")
+    cases = []
+    for number, row in enumerate(rows, 1):
+        try:
+            if row["kind"] in tasks:
+                cases.append(_case(folder, row))
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{manifest}, case {number}: {type(error).__name__} {error}") from error
     if not cases:
         raise InputError(f"{manifest} holds no crop of {', '.join(tasks)}")
     return cases[:limit]
 
 
+def _case(folder: Path, row: dict[str, Any]) -> Case:
+    file, language = row["file"], row["language"]
+    if not isinstance(file, str) or not isinstance(language, str):
+        raise TypeError("file and language must be strings")
+    return Case(folder / file, cast(Task, row["kind"]), LANGUAGES.get(language, language), _truth(row["ground_truth"]))
+
+
 def _truth(value: object) -> str:
     if isinstance(value, dict):
-        for name in ("text", "html", "latex"):
-            if name in value:
-                return str(value[name])
-        raise KeyError(f"text, html or latex among {sorted(value)}")
-    return str(value)
+        found = [value[name] for name in ("text", "html", "latex") if name in value]
+        if not found:
+            raise KeyError(f"text, html or latex among {sorted(value)}")
+        value = found[0]
+    if not isinstance(value, str):
+        raise TypeError(f"ground_truth is {value!r}; it must be a string")
+    return value

@@ -11,6 +11,7 @@ from typing import Any
 
 from gravityocr.benchmark.cases import Case
 from gravityocr.document import Recognition
+from gravityocr.errors import InputError
 from gravityocr.pipeline.recognizer import Recognizer
 
 DECODE_BOUNDARY = (
@@ -34,31 +35,55 @@ def bench_decode(
 ) -> dict[str, Any]:
     """Measure every mode on every case, the modes taking turns, and compare each with `ar`.
 
+    A crop that cannot be read is listed in `failed` and leaves the others alone.
+
     *Units*: seconds per token after each piece's first, which is the prefill's. Returns the JSON of `bench decode`.
     """
     measured: dict[str, list[_Measured]] = {name: [] for name in modes}
+    read: list[Case] = []
+    failed: list[dict[str, str]] = []
     for number, case in enumerate(cases):
-        crop = case.crop()
-        for recognizer in modes.values():
-            recognizer.recognize([crop])  # warm-up
-        runs: dict[str, list[Recognition]] = {name: [] for name in modes}
-        for _ in range(repeats):
-            for name, recognizer in modes.items():
-                runs[name].extend(recognizer.recognize([crop]))
-        for name, answers in runs.items():
-            measured[name].append(_Measured(answers[0], tuple(answer.seconds["decode"] for answer in answers)))
+        try:
+            results = _measure(modes, case, repeats)
+        except InputError as error:
+            failed.append({"file": str(case.file), "error": str(error)})
+        else:
+            read.append(case)
+            for name, result in results.items():
+                measured[name].append(result)
         if on_case:
             on_case(number)
-    everything = list(range(len(cases)))
-    kinds = sorted({case.kind for case in cases})
+    everything = list(range(len(read)))
+    kinds = sorted({case.kind for case in read})
     return {
         "modes": _table(measured, everything),
-        "by_kind": {kind: _table(measured, [i for i in everything if cases[i].kind == kind]) for kind in kinds},
+        "by_kind": {kind: _table(measured, [i for i in everything if read[i].kind == kind]) for kind in kinds},
         "by_length": _by_length(measured, everything),
         "boundary": DECODE_BOUNDARY,
         "repeats": repeats,
-        "n_crops": len(cases),
+        "n_crops": len(read),
+        "failed": failed,
         "machine": machine(),
+    }
+
+
+def _measure(modes: Mapping[str, Recognizer], case: Case, repeats: int) -> dict[str, _Measured]:
+    """Return all repeats of every mode on one case.
+
+    *Raises*: InputError where the crop cannot be opened, or a mode does not read it.
+    """
+    crop = case.crop()
+    for recognizer in modes.values():
+        for answer in recognizer.recognize([crop]):  # warm-up
+            if answer.status in ("failed", "skipped"):
+                raise InputError(f"{case.file}: {answer.status}: {answer.error}")
+    runs: dict[str, list[Recognition]] = {name: [] for name in modes}
+    for _ in range(repeats):
+        for name, recognizer in modes.items():
+            runs[name].extend(recognizer.recognize([crop]))
+    return {
+        name: _Measured(answers[0], tuple(answer.seconds["decode"] for answer in answers))
+        for name, answers in runs.items()
     }
 
 
@@ -73,7 +98,7 @@ def _by_length(measured: Mapping[str, list[_Measured]], rows: list[int]) -> dict
 
 
 def _table(measured: Mapping[str, list[_Measured]], rows: list[int]) -> dict[str, Any]:
-    return {name: _summary(results, measured.get("ar"), rows) for name, results in measured.items()}
+    return {name: _summary(results, measured.get("ar"), rows) for name, results in measured.items()} if rows else {}
 
 
 def _summary(results: list[_Measured], reference: list[_Measured] | None, rows: list[int]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 from rich.table import Table
 
 from gravityocr.benchmark.cases import load_cases
@@ -20,6 +20,7 @@ from gravityocr.engine.engine import Engine, EngineConfig
 from gravityocr.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Measure speed and identity.")
+
 
 @app.callback()
 def root() -> None:
@@ -49,17 +50,22 @@ def decode(
         raise ConfigError(f"--tasks {', '.join(unclaimed)}: {checkpoint} reads {claimed}")
     found = load_cases(cases, chosen, limit)
     recognizers = {name: _engine_of(engine, name) for name in modes.split(",")}
-    ticks = iter(track(range(len(found)), description="crops", console=console))
-
-    def on_case(_number: int) -> None:
-        next(ticks, None)
-
-    report = bench_decode(recognizers, found, repeats, on_case)
+    with Progress(console=console) as progress:
+        bar = progress.add_task("crops", total=len(found))
+        report = bench_decode(recognizers, found, repeats, lambda _number: progress.advance(bar))
     report["machine"] |= {"threads": torch.get_num_threads(), "torch": torch.__version__}
     report["machine"] |= {"dtype": dtype, "device": device}
     if as_json:
         typer.echo(json.dumps(report))
-        return
+    else:
+        _print(report)
+    for failure in report["failed"]:
+        console.print(f"failed: {failure['error']}", style="red", markup=False)
+    if report["failed"]:
+        raise typer.Exit(1)
+
+
+def _print(report: dict[str, Any]) -> None:
     console.print(report["boundary"])
     kinds = [(f"kind: {kind}", part) for kind, part in report["by_kind"].items()]
     lengths = [(f"{length} tokens", part) for length, part in report["by_length"].items()]
@@ -71,7 +77,7 @@ def _engine_of(engine: Engine, name: str) -> Engine:
     mode, _, size = name.partition(":")
     if size and mode == "ar":
         raise ConfigError(f"--modes {name!r}: AR has no block size")
-    if size and not size.isdecimal():
+    if size and not (size.isdecimal() and len(size) < 10):
         raise ConfigError(f"--modes {name!r}: the block size behind the colon must be a number")
     return engine.with_decode(options.decode_mode(mode), int(size) if size else None)
 

@@ -30,7 +30,7 @@ def recognize(
     dtype: options.Dtype = "float32",
     device: options.Device = "cpu",
     threads: options.Threads = None,
-    trace: Annotated[Path | None, typer.Option(help="Write the rounds of the first file as HTML.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write the rounds of the first read file as HTML.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Print tokens, forwards and seconds on stderr.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -40,10 +40,10 @@ def recognize(
     config = EngineConfig(options.decode_mode(decode), block_size, max_tokens, trace=trace is not None)
     if trace and config.decode != "self-spec":
         raise ConfigError("--trace shows the rounds of self-speculation; use it with --decode self-spec")
+    if trace:
+        _check_trace(trace)
     engine = Engine.from_pretrained(checkpoint, config, dtype, device, threads)
     results, runs = _read(engine, files, cast(Task, task))
-    if trace:
-        _write_trace(engine, runs[0], trace)
     if stats:
         _print_stats(files, results)
     if as_json:
@@ -59,6 +59,8 @@ def recognize(
             named = str(result.error).startswith(str(file))
             where = "" if named else f"{file}: "
             console.print(f"{where}{result.status}: {result.error}", style="red", markup=False)
+    if trace:  # after the texts, which a full disk must not cost
+        _write_trace(engine, files, runs, trace)
     if any(result.status != "ok" for result in results):
         raise typer.Exit(1)
 
@@ -121,9 +123,24 @@ def _print_stats(files: list[Path], results: list[Recognition]) -> None:
     console.print("decoded = tokens without each piece's first, which the prefill yields; TPF = decoded / forwards")
 
 
-def _write_trace(engine: Engine, run: CropRun | Recognition, path: Path) -> None:
-    if not isinstance(run, CropRun):
-        raise InputError(f"--trace {path}: the first file was not read: {run.error}")
+def _check_trace(path: Path) -> None:
+    try:
+        fits = path.parent.is_dir() and not path.is_dir()
+    except OSError as error:
+        raise ConfigError(f"--trace {path}: {error.strerror}; choose another name") from error
+    if not fits:
+        raise ConfigError(f"--trace {path}: name a file in a folder that exists")
+
+
+def _write_trace(engine: Engine, files: list[Path], runs: list[CropRun | Recognition], path: Path) -> None:
+    """Write the trace of the first file that was read."""
+    read = [(file, run) for file, run in zip(files, runs, strict=True) if isinstance(run, CropRun)]
+    if not read:
+        console.print(f"--trace {path}: not written, since no file was read", style="red", markup=False)
+        return
+    file, run = read[0]
+    if file != files[0]:
+        console.print(f"--trace {path}: shows {file}, the first file that was read", markup=False)
     tokenizer = engine.checkpoint.tokenizer
     page = trace_html(run.sequences, lambda token: tokenizer.decode([token], skip_special_tokens=False))
     try:

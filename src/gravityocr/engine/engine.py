@@ -8,15 +8,19 @@ from dataclasses import dataclass, field, replace
 import torch
 from PIL import Image
 
+from gravityocr.config import check_numbers
 from gravityocr.decoding import Decoded
 from gravityocr.decoding.prompts import DecodedBatch, DecodeMode, DecodeOptions, decode_prompts
 from gravityocr.document import Crop, Recognition, RegionStatus
 from gravityocr.errors import ConfigError, GravityOCRError
-from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
+from gravityocr.model.checkpoint import MAX_BLOCK_SIZE, Checkpoint, load_checkpoint
+from gravityocr.model.device import check_device
 from gravityocr.model.pieces import Piece, join_texts, split_crop
 from gravityocr.model.prompt import Prompt, on_white
 
 MAX_ASPECT = 100
+MAX_TOKENS = 65536
+MAX_THREADS = 256
 SMALL_NETWORK = 50_000_000
 TOKENS_PER_COLUMN, SPARE_TOKENS = 3, 16
 """No line holds more than three characters in a vision cell's width: what is longer is a loop, and is cut there."""
@@ -38,10 +42,10 @@ class EngineConfig:
     trace: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("block_size", "max_tokens", "batch_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value}; choose at least 1")
+        check_numbers(
+            self, "", optional=("block_size",), block_size=(1, MAX_BLOCK_SIZE), max_tokens=(1, MAX_TOKENS),
+            batch_tokens=(1, 2**24), threshold=(0.0, 1.0),
+        )  # fmt: skip
 
 
 @dataclass
@@ -93,10 +97,9 @@ class Engine:
         types = {"float32": torch.float32, "bfloat16": torch.bfloat16}
         if dtype not in types:
             raise ConfigError(f"unknown dtype {dtype!r}; choose one of {', '.join(types)}")
-        if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
-            raise ConfigError(f"device {device!r} is not available here; choose cpu, or cuda where there is a GPU")
-        if n_threads is not None and n_threads < 1:
-            raise ConfigError(f"{n_threads} threads: choose at least 1")
+        check_device(device)
+        if n_threads is not None and not 1 <= n_threads <= MAX_THREADS:
+            raise ConfigError(f"{n_threads} threads: choose 1 to {MAX_THREADS}")
         engine = cls(load_checkpoint(name, types[dtype], device), config)
         small = sum(parameter.numel() for parameter in engine.checkpoint.model.parameters()) < SMALL_NETWORK
         if n_threads or small:

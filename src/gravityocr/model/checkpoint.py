@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
-from torch import Tensor
 
-from gravityocr.errors import CheckpointError
+from gravityocr.errors import CheckpointError, ConfigError
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.pieces import PieceSpec
 from gravityocr.model.prompt import TASK_PROMPTS, ImageSpec, PromptBuilder
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionConfig
+from gravityocr.model.weights import load_weights
 
 MASK_TOKEN = "<|mask|>"
-CONVOLUTIONS = ("visual.patch_embed.proj.weight", "visual.downsample.weight")
+MAX_BLOCK_SIZE = 256
+MAX_PIXELS = 10**9
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,11 @@ def resolve_checkpoint(name: str) -> Path:
     if name == "nano":
         return Path(str(resources.files("gravityocr") / "checkpoints" / "nano"))
     path = Path(name)
-    if not path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise CheckpointError(f"{name!r} cannot be opened ({error.strerror}); check the path") from error
+    if not is_folder:
         raise CheckpointError(f"no checkpoint folder at {name!r}; give 'nano' or a folder with config.json")
     return path
 
@@ -74,57 +76,69 @@ def load_checkpoint(name: str, dtype: torch.dtype = torch.float32, device: str =
     """
     path = resolve_checkpoint(name)
     raw = _read_json(path / "config.json")
-    model = OcrModel(parse_config(raw))
-    load_weights(model, path)
-    tokenizer = read_tokenizer(path, model.config.text.vocab_size)
-    diffusion = read_block_diffusion(path, tokenizer, model.config.text.vocab_size)
+    config = parse_config(raw, path / "config.json")
+    tokenizer = read_tokenizer(path, config.text.vocab_size)
+    diffusion = read_block_diffusion(path, tokenizer, config.text.vocab_size)
+    stop_ids = _stop_ids(path, raw, config.text.vocab_size)
     spec = read_image_spec(path)
-    _check_patches(path, spec, model.config.vision)
+    _check_patches(path, spec, config.vision)
     prompts = PromptBuilder(tokenizer, spec)
+    with torch.device("meta"):  # no memory before the weights are known to fit
+        model = OcrModel(config)
+    load_weights(model, path)
     model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
-    return Checkpoint(path, model, tokenizer, prompts, diffusion, _stop_ids(path, raw))
+    return Checkpoint(path, model, tokenizer, prompts, diffusion, stop_ids)
 
 
-def parse_config(raw: dict[str, Any]) -> OcrConfig:
+def parse_config(raw: dict[str, Any], file: str | Path = "config.json") -> OcrConfig:
     """Read the network's sizes from a GLM-OCR config.json.
 
-    *Raises*: CheckpointError where a needed entry is missing.
+    *Raises*: CheckpointError naming `file` where a needed entry is missing, or one of the wrong type or out of range.
     """
     try:
-        vision, text = raw["vision_config"], raw["text_config"]
-        vision_rope = vision.get("rope_parameters") or {}
-        text_rope = text["rope_parameters"]
-        if float(text_rope.get("partial_rotary_factor", 1.0)) != 1.0:
-            raise CheckpointError("config.json asks for a partial rotary embedding; only 1.0 is supported")
-        if text_rope.get("rope_type", "default") != "default" or vision_rope.get("rope_type", "axial") != "axial":
-            raise CheckpointError("config.json asks for another rotary embedding than default (text), axial (vision)")
-        if {vision.get("hidden_act", "silu"), text.get("hidden_act", "silu")} != {"silu"}:
-            raise CheckpointError("config.json asks for another activation than silu")
-        heads = text["num_attention_heads"]
-        vision_heads = vision.get("num_heads", vision.get("num_attention_heads"))
-        names = VisionConfig.__dataclass_fields__.keys() - {"num_heads", "rope_theta", "depth"}
-        return OcrConfig(
-            VisionConfig(
-                depth=vision.get("depth", vision.get("num_hidden_layers")),
-                num_heads=vision_heads,
-                rope_theta=float(vision_rope.get("rope_theta", 10000.0)),
-                **{name: vision[name] for name in names if name in vision},
-            ),
-            TextConfig(
-                vocab_size=text["vocab_size"],
-                hidden_size=text["hidden_size"],
-                intermediate_size=text["intermediate_size"],
-                num_hidden_layers=text["num_hidden_layers"],
-                num_attention_heads=heads,
-                num_key_value_heads=text.get("num_key_value_heads") or heads,
-                head_dim=text.get("head_dim") or text["hidden_size"] // heads,
-                rms_norm_eps=text.get("rms_norm_eps", 1e-5),
-                rope_theta=float(text_rope.get("rope_theta", 10000.0)),
-                mrope_section=tuple(text_rope.get("mrope_section", (8, 12, 12))),
-            ),
-        )
+        return _config_of(raw)
     except KeyError as error:
-        raise CheckpointError(f"config.json lacks {error}; it must be a GLM-OCR config") from error
+        raise CheckpointError(f"{file} lacks {error}; it must be a GLM-OCR config") from error
+    except (CheckpointError, ConfigError) as error:
+        raise CheckpointError(f"{file}: {error}") from error
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        what = f"an entry of the wrong type ({error})"
+        raise CheckpointError(f"{file} holds {what}; it must be a GLM-OCR config") from error
+
+
+def _config_of(raw: dict[str, Any]) -> OcrConfig:
+    vision, text = raw["vision_config"], raw["text_config"]
+    vision_rope = vision.get("rope_parameters") or {}
+    text_rope = text["rope_parameters"]
+    if float(text_rope.get("partial_rotary_factor", 1.0)) != 1.0:
+        raise CheckpointError("it asks for a partial rotary embedding; only 1.0 is supported")
+    if text_rope.get("rope_type", "default") != "default" or vision_rope.get("rope_type", "axial") != "axial":
+        raise CheckpointError("it asks for another rotary embedding than default (text), axial (vision)")
+    if {vision.get("hidden_act", "silu"), text.get("hidden_act", "silu")} != {"silu"}:
+        raise CheckpointError("it asks for another activation than silu")
+    heads = text["num_attention_heads"]
+    vision_heads = vision.get("num_heads", vision.get("num_attention_heads"))
+    names = VisionConfig.__dataclass_fields__.keys() - {"num_heads", "rope_theta", "depth"}
+    return OcrConfig(
+        VisionConfig(
+            depth=vision.get("depth", vision.get("num_hidden_layers")),
+            num_heads=vision_heads,
+            rope_theta=float(vision_rope.get("rope_theta", 10000.0)),
+            **{name: vision[name] for name in names if name in vision},
+        ),
+        TextConfig(
+            vocab_size=text["vocab_size"],
+            hidden_size=text["hidden_size"],
+            intermediate_size=text["intermediate_size"],
+            num_hidden_layers=text["num_hidden_layers"],
+            num_attention_heads=heads,
+            num_key_value_heads=text.get("num_key_value_heads") or heads,
+            head_dim=text.get("head_dim") or text["hidden_size"] // heads,
+            rms_norm_eps=text.get("rms_norm_eps", 1e-5),
+            rope_theta=float(text_rope.get("rope_theta", 10000.0)),
+            mrope_section=tuple(text_rope.get("mrope_section", (8, 12, 12))),
+        ),
+    )
 
 
 def dump_config(config: OcrConfig, ids: dict[str, int], eos_ids: list[int], dtype: str) -> dict[str, Any]:
@@ -157,10 +171,9 @@ def read_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
     *Raises*: CheckpointError where it is missing or broken, or holds ids outside the embedding table.
     """
     file = path / "tokenizer.json"
-    if not file.is_file():
-        raise CheckpointError(f"{path} has no tokenizer.json; copy it from the model that this was converted from")
+    content = _read_bytes(file, "copy it from the model that this was converted from")
     try:
-        tokenizer = Tokenizer.from_buffer(file.read_bytes())
+        tokenizer = Tokenizer.from_buffer(content)
     except ValueError as error:
         raise CheckpointError(f"{file} is not a tokenizer: {error}") from error
     highest = max(tokenizer.get_vocab().values(), default=-1)
@@ -175,30 +188,32 @@ def read_block_diffusion(path: Path, tokenizer: Tokenizer, vocab_size: int) -> B
     *Raises*: CheckpointError: a wrong mask id would keep the output right and silently destroy the speed.
     """
     file = path / "block_diffusion.json"
-    if not file.is_file():
-        raise CheckpointError(
-            f"{path} has no block_diffusion.json, so it names no mask token; convert the checkpoint first"
-        )
-    raw = _read_json(file)
+    raw = _read_json(file, "it names the mask token; convert the checkpoint first")
     if type(raw.get("mask_id")) is not int or type(raw.get("bd_size")) is not int:
         raise CheckpointError(f"{file} must hold the integers mask_id and bd_size")
     known = BlockDiffusion.__dataclass_fields__.keys() - {"extra", "pieces", "tasks"}
     tasks, pieces = raw.get("tasks", [*TASK_PROMPTS]), raw.get("pieces")
-    if not isinstance(tasks, list) or not all(task in TASK_PROMPTS for task in tasks):
+    if not isinstance(tasks, list) or not all(isinstance(task, str) and task in TASK_PROMPTS for task in tasks):
         raise CheckpointError(f"{file}: tasks {tasks!r} must be a list out of {', '.join(TASK_PROMPTS)}")
     sizes = PieceSpec.__dataclass_fields__.keys()
     if pieces is not None and not (
         isinstance(pieces, dict) and pieces.keys() <= sizes and all(type(size) is int for size in pieces.values())
     ):
         raise CheckpointError(f"{file}: pieces {pieces!r} must be an object of the integers {', '.join(sizes)}")
+    try:
+        spec = None if pieces is None else PieceSpec(**pieces)
+    except ConfigError as error:
+        raise CheckpointError(f"{file}: {error}") from error
     diffusion = BlockDiffusion(
         **{name: raw[name] for name in known if name in raw},
         tasks=tuple(tasks),
-        pieces=None if pieces is None else PieceSpec(**pieces),
+        pieces=spec,
         extra={key: value for key, value in raw.items() if key not in known | {"pieces", "tasks"}},
     )
-    if diffusion.bd_size < 1:
-        raise CheckpointError(f"{file}: bd_size {diffusion.bd_size} must be at least 1")
+    if not 1 <= diffusion.bd_size <= MAX_BLOCK_SIZE:
+        raise CheckpointError(f"{file}: bd_size {diffusion.bd_size} must be 1 to {MAX_BLOCK_SIZE}")
+    if not _is_number(diffusion.ar_loss_weight) or not isinstance(diffusion.mask_schedule, str):
+        raise CheckpointError(f"{file}: ar_loss_weight must be a number and mask_schedule a string")
     if not 0 <= diffusion.mask_id < vocab_size:
         raise CheckpointError(f"{file}: mask_id {diffusion.mask_id} is outside the vocabulary of {vocab_size}")
     expected = tokenizer.token_to_id(MASK_TOKEN)
@@ -218,20 +233,34 @@ def dump_block_diffusion(diffusion: BlockDiffusion) -> dict[str, Any]:
 
 
 def read_image_spec(path: Path) -> ImageSpec:
-    """Read `preprocessor_config.json`; GLM-OCR's values where an entry is missing."""
+    """Read `preprocessor_config.json`; GLM-OCR's values where an entry is missing.
+
+    *Raises*: CheckpointError for an entry of the wrong type or out of range.
+    """
     file = path / "preprocessor_config.json"
     raw = _read_json(file)
     default = ImageSpec()
-    size = raw.get("size", {})
-    return ImageSpec(
-        patch_size=raw.get("patch_size", default.patch_size),
-        temporal_patch_size=raw.get("temporal_patch_size", default.temporal_patch_size),
-        merge_size=raw.get("merge_size", default.merge_size),
-        min_pixels=size.get("shortest_edge", default.min_pixels),
-        max_pixels=size.get("longest_edge", default.max_pixels),
-        mean=tuple(raw.get("image_mean", default.mean)),
-        std=tuple(raw.get("image_std", default.std)),
-    )
+    size = raw.get("size") or {}
+    if not isinstance(size, dict):
+        raise CheckpointError(f"{file}: size {size!r} must be an object of shortest_edge and longest_edge")
+    names = ("patch_size", "temporal_patch_size", "merge_size")
+    sides = {name: raw.get(name, getattr(default, name)) for name in names}
+    low, high = size.get("shortest_edge", default.min_pixels), size.get("longest_edge", default.max_pixels)
+    if any(type(value) is not int for value in (*sides.values(), low, high)):
+        raise CheckpointError(f"{file}: {', '.join(names)}, shortest_edge and longest_edge must be integers")
+    if not 1 <= low <= high <= MAX_PIXELS:
+        raise CheckpointError(f"{file}: size {low} to {high} pixels must rise within 1 to {MAX_PIXELS}")
+    mean, std = raw.get("image_mean", default.mean), raw.get("image_std", default.std)
+    for name, values in (("image_mean", mean), ("image_std", std)):
+        if not isinstance(values, (list, tuple)) or len(values) != 3 or not all(map(_is_number, values)):
+            raise CheckpointError(f"{file}: {name} {values!r} must be three numbers, one per colour")
+    if min(std) <= 0:
+        raise CheckpointError(f"{file}: image_std {std!r} must be above 0")
+    return ImageSpec(**sides, min_pixels=low, max_pixels=high, mean=tuple(mean), std=tuple(std))
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and -1e30 < value < 1e30  # type: ignore[operator]
 
 
 def _check_patches(path: Path, spec: ImageSpec, vision: VisionConfig) -> None:
@@ -247,109 +276,37 @@ def _check_patches(path: Path, spec: ImageSpec, vision: VisionConfig) -> None:
             )
 
 
-def weight_names(model: OcrModel) -> dict[str, str]:
-    """Map our parameter names to GLM-OCR's keys."""
-    renames = {
-        "visual.patch_embed.weight": "visual.patch_embed.proj.weight",
-        "visual.patch_embed.bias": "visual.patch_embed.proj.bias",
-    }
-    names = {}
-    for name in model.state_dict():
-        key = renames.get(name, name)
-        names[name] = key if key.startswith("lm_head") else f"model.{key}"
-    return names
-
-
-def extra_layer_keys(keys: set[str], n_layers: int) -> set[str]:
-    """Return the keys of the multi-token-prediction layers behind the last one, to be set aside.
-
-    Such a layer has a projection `eh_proj`; a plain layer there means that config.json names too few.
-    """
-    pattern = re.compile(r"(model\.language_model\.layers\.(\d+)\.)")
-    layers = {key: match[1] for key in keys if (match := pattern.match(key)) and int(match[2]) >= n_layers}
-    return {key for key, layer in layers.items() if f"{layer}eh_proj.weight" in keys}
-
-
-def load_weights(model: OcrModel, path: Path) -> None:
-    """Load all weights of a folder's safetensors files.
-
-    *Raises*: CheckpointError for missing, unexpected or misshapen keys (multi-token-prediction layers are set aside).
-    """
-    files = sorted(path.glob("*.safetensors"))
-    files = [file for file in files if file.name != "draft_head.safetensors"]
-    if not files:
-        raise CheckpointError(f"{path} holds no .safetensors file")
-    wanted = {key: name for name, key in weight_names(model).items()}
-    held = {file: _weight_keys(file) for file in files}
-    everything = set().union(*held.values())
-    extra = extra_layer_keys(everything, model.config.text.num_hidden_layers)
-    for file, keys in held.items():
-        unexpected = keys - extra - wanted.keys()
-        if unexpected:
-            raise CheckpointError(f"{file} has unexpected keys: {', '.join(sorted(unexpected)[:5])}")
-    missing = wanted.keys() - everything
-    if missing:
-        raise CheckpointError(f"{path} lacks {len(missing)} keys, among them {', '.join(sorted(missing)[:5])}")
-    own = model.state_dict()
-    for file, keys in held.items():
-        with safe_open(str(file), framework="pt") as handle:
-            for key in keys & wanted.keys():
-                _copy_weight(own[wanted[key]], handle.get_tensor(key), key, file)
-
-
-def _weight_keys(file: Path) -> set[str]:
-    try:
-        with safe_open(str(file), framework="pt") as handle:
-            return set(handle.keys())
-    except SafetensorError as error:
-        raise CheckpointError(f"{file} cannot be read ({error}); copy it again") from error
-
-
-def _copy_weight(target: Tensor, value: Tensor, key: str, file: Path) -> None:
-    if key.removeprefix("model.") in CONVOLUTIONS:
-        value = value.flatten(1)
-    if value.shape != target.shape:
-        raise CheckpointError(f"{file}: {key} has shape {tuple(value.shape)}, config.json asks {tuple(target.shape)}")
-    target.copy_(value)
-
-
-def save_weights(model: OcrModel, path: Path, dtype: torch.dtype) -> None:
-    """Write the weights as one `model.safetensors` with GLM-OCR's keys and shapes."""
-    vision = model.config.vision
-    shapes = {
-        "visual.patch_embed.proj.weight": (
-            vision.hidden_size, vision.in_channels, vision.temporal_patch_size, vision.patch_size, vision.patch_size,
-        ),
-        "visual.downsample.weight": (
-            vision.out_hidden_size, vision.hidden_size, vision.spatial_merge_size, vision.spatial_merge_size,
-        ),
-    }  # fmt: skip
-    tensors = {}
-    for name, value in model.state_dict().items():
-        key = weight_names(model)[name]
-        shape = shapes.get(key.removeprefix("model."))
-        value = value.detach().to("cpu", dtype)
-        tensors[key] = (value.view(shape) if shape else value).contiguous().clone()
-    save_file(tensors, str(path / "model.safetensors"), metadata={"format": "pt"})
-
-
-def _stop_ids(path: Path, raw: dict[str, Any]) -> frozenset[int]:
+def _stop_ids(path: Path, raw: dict[str, Any], vocab_size: int) -> frozenset[int]:
     generation = path / "generation_config.json"
-    sources = [_read_json(generation)] if generation.is_file() else []
+    sources = [_read_json(generation)] if generation.exists() else []
     for source in [*sources, raw, raw["text_config"]]:
         value = source.get("eos_token_id")
-        if value is not None:
-            return frozenset([value] if isinstance(value, int) else value)
+        if value is None:
+            continue
+        ids = value if isinstance(value, list) else [value]
+        if not ids or not all(type(one) is int and 0 <= one < vocab_size for one in ids):
+            raise CheckpointError(f"{path}: eos_token_id {value!r} must be token ids below {vocab_size}")
+        return frozenset(ids)
     raise CheckpointError(f"{path}: neither generation_config.json nor config.json names eos_token_id")
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise CheckpointError(f"{file.parent} has no {file.name}; it must be a GLM-OCR checkpoint folder")
+def _read_json(file: Path, remedy: str = "it must be a GLM-OCR checkpoint folder") -> dict[str, Any]:
+    content = _read_bytes(file, remedy)
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = json.loads(content.decode("utf-8"))
     except ValueError as error:
         raise CheckpointError(f"{file} is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise CheckpointError(f"{file} is nested too deeply to be read; {remedy}") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{file} must hold a JSON object")
     return value
+
+
+def _read_bytes(file: Path, remedy: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{file.parent} has no {file.name}; {remedy}") from error
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read ({error.strerror}); check it and its permissions") from error

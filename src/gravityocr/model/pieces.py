@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from gravityocr.errors import InputError
+from gravityocr.config import check_numbers
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.ink import Array, Ink, read_ink
 from gravityocr.model.lines import TextLine, find_lines, whole_crop_line
 
@@ -33,6 +34,22 @@ class PieceSpec:
     max_width_px: int = 384
     cell_px: int = 16
     width_step_px: int = 128
+
+    def __post_init__(self) -> None:
+        size = (1, 8192)
+        check_numbers(
+            self, "pieces.", line_height_px=size, line_ink_px=size, max_width_px=size, cell_px=size, width_step_px=size
+        )
+        if self.width_step_px % self.cell_px or self.max_width_px % self.width_step_px:
+            raise ConfigError(
+                f"pieces.max_width_px {self.max_width_px} must be a multiple of width_step_px {self.width_step_px}, "
+                f"and that of cell_px {self.cell_px}"
+            )
+        if self.line_ink_px >= self.line_height_px or self.max_width_px <= 4 * _MARGIN_PX:
+            raise ConfigError(
+                f"pieces.line_ink_px {self.line_ink_px} must be below line_height_px {self.line_height_px}, "
+                f"and max_width_px {self.max_width_px} above {4 * _MARGIN_PX}"
+            )
 
 
 @dataclass(frozen=True)

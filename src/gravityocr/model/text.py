@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gravityocr.config import check_numbers
+from gravityocr.errors import ConfigError
 from gravityocr.model.norm import RMSNorm
 from gravityocr.model.rope import inverse_frequencies, mrope, rotate_pairs
 
@@ -29,6 +31,22 @@ class TextConfig:
     rms_norm_eps: float = 1e-5
     rope_theta: float = 10000.0
     mrope_section: tuple[int, ...] = (16, 24, 24)
+
+    def __post_init__(self) -> None:
+        check_numbers(
+            self, "text.", vocab_size=(1, 2**20), hidden_size=(1, 65536), intermediate_size=(1, 262144),
+            num_hidden_layers=(1, 256), num_attention_heads=(1, 1024), num_key_value_heads=(1, 1024),
+            head_dim=(2, 4096), rms_norm_eps=(1e-30, 1.0), rope_theta=(1.0, 1e12), mrope_section=(1, 2048),
+        )  # fmt: skip
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ConfigError(
+                f"text.num_attention_heads is {self.num_attention_heads}; "
+                f"it must be a multiple of the {self.num_key_value_heads} key and value heads"
+            )
+        if 2 * sum(self.mrope_section) != self.head_dim:
+            raise ConfigError(
+                f"text.mrope_section {self.mrope_section} must sum to half of the head_dim {self.head_dim}"
+            )
 
 
 class TextAttention(nn.Module):

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gravityocr.config import check_numbers
+from gravityocr.errors import ConfigError
 from gravityocr.model.norm import RMSNorm
 from gravityocr.model.rope import axial_rope, patch_positions, rotate_halves
 
@@ -30,6 +32,20 @@ class VisionConfig:
     rms_norm_eps: float = 1e-5
     attention_bias: bool = True
     rope_theta: float = 10000.0
+
+    def __post_init__(self) -> None:
+        check_numbers(
+            self, "vision.", depth=(1, 256), hidden_size=(1, 65536), intermediate_size=(1, 262144),
+            num_heads=(1, 1024), in_channels=(3, 3), patch_size=(1, 256), temporal_patch_size=(1, 16),
+            spatial_merge_size=(1, 16), out_hidden_size=(1, 65536), rms_norm_eps=(1e-30, 1.0), rope_theta=(1.0, 1e12),
+        )  # fmt: skip
+        if self.hidden_size % (4 * self.num_heads):
+            raise ConfigError(
+                f"vision.hidden_size is {self.hidden_size}; it must be a multiple of 4 x {self.num_heads} heads, "
+                "since each of two axes turns pairs"
+            )
+        if type(self.attention_bias) is not bool:
+            raise ConfigError(f"vision.attention_bias is {self.attention_bias!r}; choose true or false")
 
     @property
     def head_dim(self) -> int:

@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from gravityocr.model.checkpoint import BlockDiffusion, dump_block_diffusion, dump_config, save_weights
+from gravityocr.model.checkpoint import BlockDiffusion, dump_block_diffusion, dump_config
 from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.prompt import ImageSpec
+from gravityocr.model.weights import save_weights
 from gravityocr.training.nano import token_ids, write_processor_files
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gravityocr.config import check_numbers
 from gravityocr.model.masks import joint_mask
 from gravityocr.training.packing import PackedBatch
 
@@ -29,6 +30,10 @@ class GlyphConfig:
     index_weight: float = 0.35
     guide_weight: float = 0.3
     guide_layers: tuple[int, ...] = (1, 2)
+
+    def __post_init__(self) -> None:
+        weight = (0.0, 1e6)
+        check_numbers(self, "glyphs.", glyph_weight=weight, index_weight=weight, guide_weight=weight)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from gravityocr.config import dump_config, load_config
-from gravityocr.errors import ConfigError
+from gravityocr.errors import ConfigError, GravityOCRError
+from gravityocr.model.device import check_device
 from gravityocr.training.synthetic.text_crops import TextCropRenderer
 from gravityocr.training.trainer import TrainConfig, Trainer
 
@@ -21,15 +22,36 @@ def run_training(config: TrainConfig) -> Path:
 
     Processes average their gradients with gloo: on a CPU, two single-threaded processes beat one of two threads.
     """
-    for split in ("train", "heldout"):  # missing data is told before any process starts
-        TextCropRenderer(Path(config.data.folder), split, config.data.crops)
+    check_device(config.run.device)
+    # Missing data, a folder that cannot be written and a broken state are told before any process starts.
+    TextCropRenderer(Path(config.data.folder), "heldout", config.data.crops)
+    _check_folder(Path(config.run.folder))
+    trainer = Trainer(config)
     n_processes = config.run.n_processes
     if n_processes == 1:
-        Trainer(config).train()
+        trainer.train()
     else:
+        del trainer
         with tempfile.TemporaryDirectory() as folder:
-            multiprocessing.spawn(_worker, (config, f"file://{folder}/rendezvous"), nprocs=n_processes)
+            try:
+                multiprocessing.spawn(_worker, (config, f"file://{folder}/rendezvous"), nprocs=n_processes)
+            except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
+                last = str(error).strip().splitlines()[-1]
+                raise GravityOCRError(f"a training process failed: {last}") from error
     return Path(config.run.folder) / "checkpoint"
+
+
+def _check_folder(folder: Path) -> None:
+    """Make the run's folder.
+
+    *Raises*: ConfigError where nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(f"run.folder {folder} cannot be written ({error.strerror}); choose another") from error
 
 
 def changed_settings(config: TrainConfig) -> list[str]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
 from gravityocr.model.masks import RowTags, joint_mask
 from gravityocr.model.ocr_model import OcrModel
@@ -23,8 +24,9 @@ class LossConfig:
     diffusion_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if min(self.ar_weight, self.diffusion_weight) < 0 or self.ar_weight + self.diffusion_weight == 0:
-            raise ConfigError("loss.ar_weight and loss.diffusion_weight must not be negative, nor both 0")
+        check_numbers(self, "loss.", ar_weight=(0.0, 1e6), diffusion_weight=(0.0, 1e6))
+        if self.ar_weight + self.diffusion_weight == 0:
+            raise ConfigError("loss.ar_weight and loss.diffusion_weight must not both be 0")
 
 
 @dataclass(frozen=True)

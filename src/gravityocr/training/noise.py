@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
+from gravityocr.config import check_numbers
+
 
 @dataclass(frozen=True)
 class NoiseConfig:
@@ -22,6 +24,9 @@ class NoiseConfig:
     mask_schedule: Literal["uniform", "all", "mixed"] = "uniform"
     all_share: float = 0.5
     random_offset: bool = False
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "noise.", block_size=(1, 256), all_share=(0.0, 1.0))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.optim import AdamW, Muon, Optimizer
 
+from gravityocr.config import check_numbers
+
 
 @dataclass(frozen=True)
 class OptimizerConfig:
@@ -29,6 +31,13 @@ class OptimizerConfig:
     decay_from: float = 0.0125
     final_share: float = 0.0
     clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_numbers(
+            self, "optimizer.", lr_decoder=(0.0, 100.0), lr_vision=(0.0, 100.0), patch_lr_share=(0.0, 1000.0),
+            betas=(0.0, 0.9999999), weight_decay=(0.0, 100.0), warmup=(0.0, 1.0), decay_from=(0.0, 1.0),
+            final_share=(0.0, 1.0), clip_norm=(1e-9, 1e9),
+        )  # fmt: skip
 
 
 def build_optimizers(model: nn.Module, heads: nn.Module, config: OptimizerConfig) -> list[Optimizer]:

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from tokenizers import Tokenizer
 
+from gravityocr.config import check_numbers
 from gravityocr.model.prompt import Prompt, PromptBuilder, token_id
 from gravityocr.training.glyphs import GlyphTruth, glyph_truth
 from gravityocr.training.noise import NoiseConfig, corrupt
@@ -29,6 +30,9 @@ class DataConfig:
     ramp_from: float = 0.65
     n_ramp_samples: int = 12000
     crops: CropConfig = field(default_factory=CropConfig)
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "data.", ramp_from=(-1e6, 1e6), n_ramp_samples=(0, 10**12))
 
 
 @dataclass(frozen=True)

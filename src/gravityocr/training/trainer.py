@@ -8,6 +8,7 @@ optimisers step. Every process weighs the same, whatever its number of targets.
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 import time
 from collections.abc import Iterator
@@ -21,9 +22,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from gravityocr.config import dump_config
-from gravityocr.errors import ConfigError
+from gravityocr.config import check_numbers, dump_config
+from gravityocr.errors import CheckpointError, ConfigError
 from gravityocr.model.checkpoint import MASK_TOKEN, BlockDiffusion
+from gravityocr.model.device import DEVICE
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.pieces import PieceSpec
 from gravityocr.model.prompt import PromptBuilder, token_id
@@ -39,6 +41,10 @@ from gravityocr.training.synthetic.charset import CHARSET
 from gravityocr.training.validation import ValidationConfig, validate
 
 MAX_STEP_S = 60.0
+# What torch.load raises for junk, and what its contents raise where they do not fit.
+STATE_ERRORS = (
+    OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,12 +73,15 @@ class RunConfig:
     export_block_size: int | None = None
 
     def __post_init__(self) -> None:
-        names = ("n_steps", "budget_s", "n_processes", "n_samples", "row_budget_tokens", "log_every")
-        for name in (*names, "export_block_size"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(f"run.{name} is {value}; choose a positive number")
-        if self.device != "cpu" and not self.device.startswith("cuda"):
+        check_numbers(
+            self, "run.", optional=("budget_s", "export_block_size"), seed=(0, 2**63 - 1), n_steps=(1, 10**9),
+            budget_s=(1e-3, 1e9), n_processes=(1, 256), n_workers=(0, 256), n_samples=(1, 10**6),
+            row_budget_tokens=(1, 10**7), vision_only=(0.0, 1.0), log_every=(1, 10**9), save_every_s=(0.0, 1e9),
+            validate_every_s=(0.0, 1e9), export_block_size=(1, 256),
+        )  # fmt: skip
+        if not self.folder:
+            raise ConfigError("run.folder is empty; name the folder that the run writes to")
+        if not DEVICE.fullmatch(self.device):
             raise ConfigError(f"run.device is {self.device!r}; choose cpu or cuda")
 
 
@@ -314,9 +323,17 @@ class Trainer:
 
     def _load_state(self) -> None:
         file = self.folder / "state.pt"
-        if not file.is_file():
+        if not file.exists():
             return
-        state = torch.load(file, map_location=self.device, weights_only=True)
+        try:
+            self._take_state(torch.load(file, map_location=self.device, weights_only=True))
+        except STATE_ERRORS as error:
+            what = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise CheckpointError(
+                f"{file} is not the state of this run ({what}); remove it, or choose another run.folder"
+            ) from error
+
+    def _take_state(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.heads.load_state_dict(state["heads"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):

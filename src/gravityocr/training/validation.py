@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from gravityocr.config import check_numbers
 from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, decode_prompts
 from gravityocr.metrics.edit import ned
 from gravityocr.model.ocr_model import OcrModel
@@ -27,6 +28,12 @@ class ValidationConfig:
     block_size: int = 16
     max_tokens: int = 120
     seed: int = 12345
+
+    def __post_init__(self) -> None:
+        check_numbers(
+            self, "validation.", n_crops=(1, 10**6), difficulty=(0.0, 1.0), block_size=(1, 256),
+            max_tokens=(1, 65536), seed=(0, 2**63 - 1),
+        )  # fmt: skip
 
 
 def held_out_crops(data: DataConfig, config: ValidationConfig) -> list[TextSample]:

@@ -32,12 +32,12 @@ from gravityocr.model.checkpoint import (
     dump_block_diffusion,
     dump_config,
     load_checkpoint,
-    load_weights,
     parse_config,
     read_block_diffusion,
 )
 from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.pieces import PieceSpec
+from gravityocr.model.weights import load_weights
 from gravityocr.training.export import export_checkpoint
 
 JSON_FILES = [
@@ -150,7 +150,8 @@ def test_config_entries_that_transformers_may_leave_out() -> None:
         raw["text_config"][key] = None
     raw["vision_config"]["rope_parameters"] = None
     del raw["text_config"]["rope_parameters"]["partial_rotary_factor"]
-    text = replace(config.text, num_key_value_heads=4, head_dim=config.text.hidden_size // 4)
+    raw["text_config"]["rope_parameters"]["mrope_section"] = [1, 2, 3]
+    text = replace(config.text, num_key_value_heads=4, head_dim=config.text.hidden_size // 4, mrope_section=(1, 2, 3))
     assert parse_config(raw) == replace(config, text=text)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from gravityocr.model.checkpoint import dump_config, extra_layer_keys, parse_config, weight_names
+from gravityocr.model.checkpoint import dump_config, parse_config
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.prompt import ImageSpec
+from gravityocr.model.weights import extra_layer_keys, weight_names
 
 PUBLISHED: dict[str, Any] = {
     "model_type": "glm_ocr",

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +30,8 @@ class Corpus:
         path = data_dir / "corpus.jsonl"
         if not path.is_file():
             raise InputError(f"no corpus at {path}: run scripts/prepare_data.py --out {data_dir}")
-        self.paragraphs: list[str] = []
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                document = json.loads(line)
-                if document["split"] == split:
-                    self.paragraphs.extend(document["text"].split("\n"))
-        self.paragraphs = [p for p in self.paragraphs if len(p) >= _MIN_PARAGRAPH and " " in p]
+        paragraphs = [p for text in _read_documents(path, split) for p in text.split("\n")]
+        self.paragraphs = [p for p in paragraphs if len(p) >= _MIN_PARAGRAPH and " " in p]
         if not self.paragraphs:
             raise InputError(f"{path} has no paragraph of split {split!r}: prepare the data with more documents")
         self._ends = np.cumsum(np.fromiter((len(p) for p in self.paragraphs), dtype=np.int64))
@@ -53,6 +49,29 @@ class Corpus:
     def words(self, rng: np.random.Generator, count: int) -> list[str]:
         """Return `count` consecutive words."""
         return self.window(rng, 9 * count).split()[:count]
+
+
+def _read_documents(path: Path, split: Split) -> Iterator[str]:
+    """Yield the text of every document of a split.
+
+    Raises: InputError for a line that is no document.
+    """
+    number, remedy = 0, "run scripts/prepare_data.py again"
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                number += 1
+                document = json.loads(line)
+                if not isinstance(document["split"], str) or not isinstance(document["text"], str):
+                    raise ValueError("split and text must be strings")
+                if document["split"] == split:
+                    yield document["text"]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, behind line {number}: is not UTF-8 text; {remedy}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}, line {number}: {type(error).__name__} {error}; {remedy}") from error
 
 
 def typeset(text: str, rng: np.random.Generator, strength: float) -> str:

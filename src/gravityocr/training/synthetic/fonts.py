@@ -111,10 +111,9 @@ class FontLibrary:
         table = data_dir / "fonts.json"
         if not table.is_file():
             raise InputError(f"no font table at {table}: run scripts/prepare_data.py --out {data_dir}")
-        rows = [row for row in json.loads(table.read_text(encoding="utf-8")) if row["split"] == split]
-        if not rows:
+        self.faces = [face for row_split, face in _read_table(table) if row_split == split]
+        if not self.faces:
             raise InputError(f"{table} has no font of split {split!r}: prepare the data with more font packages")
-        self.faces = [_face_from_row(data_dir, row) for row in rows]
         names = sorted({face.family for face in self.faces})
         easy = [name for name in PLAIN_FAMILIES if name in names][:_EASY_FAMILIES]
         easy = easy or names[:_EASY_FAMILIES]
@@ -143,15 +142,47 @@ class FontLibrary:
         return font
 
 
+def _read_table(table: Path) -> list[tuple[str, FontFace]]:
+    """Return (split, face) of every row.
+
+    Raises: InputError for a table that is broken, naming the row.
+    """
+    remedy = "run scripts/prepare_data.py again"
+    try:
+        rows = json.loads(table.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{table}, line {error.lineno}: is not valid JSON ({error.msg}); {remedy}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{table} cannot be read ({error}); {remedy}") from error
+    if not isinstance(rows, list):
+        raise InputError(f"{table} must hold a list of fonts; {remedy}")
+    faces = []
+    for number, row in enumerate(rows, 1):
+        try:
+            faces.append((row["split"], _face_from_row(table.parent, row)))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{table}, font {number}: {type(error).__name__} {error}; {remedy}") from error
+    return faces
+
+
 def _face_from_row(data_dir: Path, row: dict[str, str]) -> FontFace:
-    covered = frozenset(ASCII) | frozenset(row.get("chars", ""))
+    names = [row["path"], row["family"], row["split"], row.get("style", "regular"), row.get("kind", "serif")]
+    chars, weight = row.get("chars", ""), float(row.get("weight", 1.0))
+    if not all(isinstance(name, str) for name in (*names, chars)):
+        raise ValueError("path, family, split, style, kind and chars must be strings")
+    if not 0.0 < weight < 1e9:
+        raise ValueError(f"the weight {weight} must be a positive number")
+    path = data_dir / row["path"]
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    covered = frozenset(ASCII) | frozenset(chars)
     micro_for_mu = "µ" in covered and "μ" not in covered
     return FontFace(
-        path=str(data_dir / row["path"]),
+        path=str(path),
         family=row["family"],
         style=row.get("style", "regular"),
         kind=row.get("kind", "serif"),
-        weight=float(row.get("weight", 1.0)),
+        weight=weight,
         covered=covered | {"μ"} if micro_for_mu else covered,
         micro_for_mu=micro_for_mu,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
 from gravityocr.training.synthetic.charset import restrict
 from gravityocr.training.synthetic.content import ContentSource
@@ -42,6 +43,12 @@ class CropConfig:
     underline_share: float = 0.02
 
     def __post_init__(self) -> None:
+        share = (0.0, 1.0)
+        check_numbers(
+            self, "data.crops.", width_shares=share, multi_line_share=share, short_share=share, small_share=share,
+            upscaled_share=share, downscaled_share=share, rotated_share=share, sliver_share=share, rule_share=share,
+            underline_share=share, ink=(4.0, 8192.0), margin=(0.0, 8192.0),
+        )  # fmt: skip
         sizes = (self.line_height, *self.widths, *self.small_widths, *self.multi_line_widths)
         if any(size <= 0 or size % CELL for size in sizes):
             raise ConfigError(f"crop sizes {sizes} must be positive multiples of {CELL}")

@@ -1,0 +1,117 @@
+"""Weights of `GlmOcrForConditionalGeneration` folders: keys and shapes are checked before memory is taken."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from gravityocr.errors import CheckpointError
+from gravityocr.model.ocr_model import OcrModel
+
+CONVOLUTIONS = ("visual.patch_embed.proj.weight", "visual.downsample.weight")
+FLOATS = ("F64", "F32", "F16", "BF16")
+
+
+def weight_names(model: OcrModel) -> dict[str, str]:
+    """Map our parameter names to GLM-OCR's keys."""
+    renames = {
+        "visual.patch_embed.weight": "visual.patch_embed.proj.weight",
+        "visual.patch_embed.bias": "visual.patch_embed.proj.bias",
+    }
+    names = {}
+    for name in model.state_dict():
+        key = renames.get(name, name)
+        names[name] = key if key.startswith("lm_head") else f"model.{key}"
+    return names
+
+
+def extra_layer_keys(keys: set[str], n_layers: int) -> set[str]:
+    """Return the keys of the multi-token-prediction layers behind the last one, to be set aside.
+
+    Such a layer has a projection `eh_proj`; a plain layer there means that config.json names too few.
+    """
+    pattern = re.compile(r"(model\.language_model\.layers\.(\d+)\.)")
+    layers = {key: match[1] for key in keys if (match := pattern.match(key)) and int(match[2]) >= n_layers}
+    return {key for key, layer in layers.items() if f"{layer}eh_proj.weight" in keys}
+
+
+def load_weights(model: OcrModel, path: Path) -> None:
+    """Load all weights of a folder's safetensors files.
+
+    A network on the meta device gets its memory only when the files' headers fit it, so that a broken config.json
+    never allocates.
+
+    *Raises*: CheckpointError for missing, unexpected or misshapen keys (multi-token-prediction layers are set aside).
+    """
+    files = sorted(path.glob("*.safetensors"))
+    files = [file for file in files if file.name != "draft_head.safetensors"]
+    if not files:
+        raise CheckpointError(f"{path} holds no .safetensors file")
+    wanted = {key: name for name, key in weight_names(model).items()}
+    held = {file: _header(file) for file in files}
+    everything = set().union(*held.values())
+    extra = extra_layer_keys(everything, model.config.text.num_hidden_layers)
+    for file, keys in held.items():
+        unexpected = keys.keys() - extra - wanted.keys()
+        if unexpected:
+            raise CheckpointError(f"{file} has unexpected keys: {', '.join(sorted(unexpected)[:5])}")
+    missing = wanted.keys() - everything
+    if missing:
+        raise CheckpointError(f"{path} lacks {len(missing)} keys, among them {', '.join(sorted(missing)[:5])}")
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    for file, keys in held.items():
+        for key in keys.keys() & wanted.keys():
+            _check_weight(file, key, *keys[key], shapes[wanted[key]])
+    if model.device.type == "meta":
+        model.to_empty(device="cpu")
+    own = model.state_dict()
+    for file, keys in held.items():
+        with safe_open(str(file), framework="pt") as handle:
+            for key in keys.keys() & wanted.keys():
+                target = own[wanted[key]]
+                target.copy_(handle.get_tensor(key).view(target.shape))
+
+
+def _header(file: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return the shape and the type of every tensor of a file."""
+    try:
+        with safe_open(str(file), framework="pt") as handle:
+            slices = {key: handle.get_slice(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no mapping)
+            return {key: (tuple(one.get_shape()), str(one.get_dtype())) for key, one in slices.items()}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{file} cannot be read ({error}); copy it again") from error
+
+
+def _check_weight(file: Path, key: str, shape: tuple[int, ...], dtype: str, wanted: tuple[int, ...]) -> None:
+    if dtype not in FLOATS:
+        raise CheckpointError(f"{file}: {key} is of type {dtype}; only {', '.join(FLOATS)} are read")
+    flat = shape
+    if key.removeprefix("model.") in CONVOLUTIONS and len(shape) > 1:
+        flat = (shape[0], math.prod(shape[1:]))
+    if flat != wanted:
+        raise CheckpointError(f"{file}: {key} has shape {shape}, config.json asks {wanted}")
+
+
+def save_weights(model: OcrModel, path: Path, dtype: torch.dtype) -> None:
+    """Write the weights as one `model.safetensors` with GLM-OCR's keys and shapes."""
+    vision = model.config.vision
+    shapes = {
+        "visual.patch_embed.proj.weight": (
+            vision.hidden_size, vision.in_channels, vision.temporal_patch_size, vision.patch_size, vision.patch_size,
+        ),
+        "visual.downsample.weight": (
+            vision.out_hidden_size, vision.hidden_size, vision.spatial_merge_size, vision.spatial_merge_size,
+        ),
+    }  # fmt: skip
+    tensors = {}
+    for name, value in model.state_dict().items():
+        key = weight_names(model)[name]
+        shape = shapes.get(key.removeprefix("model."))
+        value = value.detach().to("cpu", dtype)
+        tensors[key] = (value.view(shape) if shape else value).contiguous().clone()
+    save_file(tensors, str(path / "model.safetensors"), metadata={"format": "pt"})
