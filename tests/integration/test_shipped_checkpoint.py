@@ -44,12 +44,12 @@ def test_own_crops_are_read(own):
         ned(fold_whitespace(answer.text), fold_whitespace(case.truth))
         for case, answer in zip(cases, drafted, strict=True)
     ]
-    assert sum(errors) / len(errors) <= 0.05
+    assert sum(errors) / len(errors) <= 0.02
 
 
 def test_own_crops_are_drafted(own):
     _, drafted, _ = own
-    assert sum(a.n_decoded for a in drafted) / sum(a.n_forwards for a in drafted) >= 2.5
+    assert sum(a.n_decoded for a in drafted) / sum(a.n_forwards for a in drafted) >= 3.5
 
 
 def test_own_crops_direct_diffusion_ends(engine):
@@ -64,14 +64,14 @@ def test_handed_text_crops(engine, cases_dir):
     crops = [case.crop() for case in cases]
     drafted, reference = engine.recognize(crops), engine.with_decode("ar").recognize(crops)
     assert [answer.ids for answer in drafted] == [answer.ids for answer in reference]
-    assert sum(a.n_decoded for a in drafted) / sum(a.n_forwards for a in drafted) >= 2.5
-    errors = [
-        ned(fold_whitespace(answer.text), fold_whitespace(case.truth))
-        for case, answer in zip(cases, drafted, strict=True)
-        if case.kind == "text" and case.language == "english"
-    ]
+    # The checkpoint claims English; on other scripts it writes noise, which no drafter foresees.
+    english = [pair for pair in zip(cases, drafted, strict=True) if pair[0].language == "english"]
+    assert len(english) == 55
+    assert sum(a.n_decoded for _, a in english) / sum(a.n_forwards for _, a in english) >= 4.0
+    plain = [(case.truth, answer.text) for case, answer in english if case.kind == "text"]
+    errors = [ned(fold_whitespace(text), fold_whitespace(truth)) for truth, text in plain]
     assert len(errors) == 47
-    assert sum(errors) / len(errors) <= 0.10
+    assert sum(errors) / len(errors) <= 0.06
 
 
 def test_stock_transformers_reads_the_same_text(engine, own):
