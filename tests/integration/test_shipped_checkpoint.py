@@ -49,7 +49,7 @@ def test_own_crops_are_read(own):
 
 def test_own_crops_are_drafted(own):
     _, drafted, _ = own
-    assert sum(a.n_decoded for a in drafted) / sum(a.n_forwards for a in drafted) >= 3.5
+    assert sum(a.n_decoded for a in drafted) / sum(a.n_forwards for a in drafted) >= 3.0
 
 
 def test_own_crops_direct_diffusion_ends(engine):
@@ -67,7 +67,7 @@ def test_handed_text_crops(engine, cases_dir):
     # The checkpoint claims English; on other scripts it writes noise, which no drafter foresees.
     english = [pair for pair in zip(cases, drafted, strict=True) if pair[0].language == "english"]
     assert len(english) == 55
-    assert sum(a.n_decoded for _, a in english) / sum(a.n_forwards for _, a in english) >= 4.0
+    assert sum(a.n_decoded for _, a in english) / sum(a.n_forwards for _, a in english) >= 3.4
     plain = [(case.truth, answer.text) for case, answer in english if case.kind == "text"]
     errors = [ned(fold_whitespace(text), fold_whitespace(truth)) for truth, text in plain]
     assert len(errors) == 47
