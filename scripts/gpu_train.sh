@@ -14,7 +14,7 @@ data=${GPU_DATA:-.gpu_data}
 python=${PYTHON:-python3}
 case "${1:-}" in
 prepare)
-    "$python" scripts/prepare_data.py --out "$data"
+    PYTHONPATH=src "$python" scripts/prepare_data.py --out "$data"
     # The GPU machine has no rapidfuzz and fetches nothing.
     "$python" -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 \
