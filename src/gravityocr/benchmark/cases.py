@@ -49,12 +49,15 @@ class Case:
 
 
 def load_cases(
-    folder: Path, tasks: tuple[str, ...] = ("text", "table", "formula"), limit: int | None = None
+    folder: Path,
+    tasks: tuple[str, ...] = ("text", "table", "formula"),
+    limit: int | None = None,
+    language: str | None = None,
 ) -> list[Case]:
     """Read `manifest.json`: a list of `{file, kind, ground_truth: {text | html | latex}, language}`.
 
-    *Raises*: InputError where the manifest is missing or broken, or holds no crop of these tasks; ConfigError for a
-    limit below 1.
+    *Raises*: InputError where the manifest is missing or broken, or holds no crop of these tasks in this language;
+    ConfigError for a limit below 1.
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"a limit of {limit} crops: choose at least 1")
@@ -74,8 +77,9 @@ def load_cases(
                 cases.append(_case(folder, row))
         except (KeyError, TypeError) as error:
             raise InputError(f"{manifest}, case {number}: {type(error).__name__} {error}") from error
+    cases = [case for case in cases if language in (None, case.language)]
     if not cases:
-        raise InputError(f"{manifest} holds no crop of {', '.join(tasks)}")
+        raise InputError(f"{manifest} holds no crop of {', '.join(tasks)}{f' in {language}' if language else ''}")
     return cases[:limit]
 
 

@@ -33,6 +33,7 @@ def decode(
     modes: Annotated[str, typer.Option(help="Modes, comma-separated; self-spec:8 sets a block size.")] = "ar,self-spec",
     checkpoint: options.Checkpoint = "nano",
     tasks: Annotated[str | None, typer.Option(help="text,table,formula; default: what it claims.")] = None,
+    language: Annotated[str | None, typer.Option(help="Only crops in this language, such as english.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first crops.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Passes over every crop.")] = 3,
     threads: options.Threads = None,
@@ -48,7 +49,7 @@ def decode(
     if unclaimed:
         claimed = ", ".join(sorted(engine.tasks))
         raise ConfigError(f"--tasks {', '.join(unclaimed)}: {checkpoint} reads {claimed}")
-    found = load_cases(cases, chosen, limit)
+    found = load_cases(cases, chosen, limit, language)
     recognizers = {name: _engine_of(engine, name) for name in modes.split(",")}
     with Progress(console=console) as progress:
         bar = progress.add_task("crops", total=len(found))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,7 +22,6 @@ Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of the network; default: 1 for small ones.")]
 MaxTokens = Annotated[int, typer.Option(help="Most tokens per piece.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout.")]
-Cases = Annotated[Path, typer.Option(help="A folder with manifest.json and crops.")]
 
 
 def decode_mode(name: str) -> DecodeMode:

@@ -151,3 +151,11 @@ def test_wrong_usage_of_the_crops_benchmark(
     with pytest.raises(SystemExit) as caught:
         run_crops(capsys, "--cases", CROPS, *arguments)
     assert caught.value.code == 2
+
+
+def test_only_the_asked_language(tmp_path: Path) -> None:
+    rows = [ROW, ROW | {"file": "b.png", "language": "text_simplified_chinese"}]
+    folder = write_manifest(tmp_path, rows)
+    assert [case.file.name for case in load_cases(folder, language="simplified_chinese")] == ["b.png"]
+    with pytest.raises(InputError, match="in dutch"):
+        load_cases(folder, language="dutch")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.factories import edit_json, tiny_network, write_checkpoint
+from tests.factories import edit_json
 
 from gravityocr.errors import CheckpointError, ConfigError
 from gravityocr.model import checkpoint as checkpoint_module
@@ -20,17 +19,6 @@ from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.pieces import PieceSpec
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionConfig
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("template") / "checkpoint", tiny_network())
-
-
-@pytest.fixture
-def folder(template: Path, tmp_path: Path) -> Path:
-    """Give a checkpoint folder of the test's own to spoil."""
-    return Path(shutil.copytree(template, tmp_path / "checkpoint"))
 
 
 def refused(folder: Path, *words: str) -> None:

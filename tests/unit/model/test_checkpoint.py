@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -43,17 +42,6 @@ from gravityocr.training.export import export_checkpoint
 JSON_FILES = [
     "config.json", "block_diffusion.json", "preprocessor_config.json", "generation_config.json", "tokenizer.json",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("template") / "checkpoint", tiny_network())
-
-
-@pytest.fixture
-def folder(template: Path, tmp_path: Path) -> Path:
-    """Give a checkpoint folder of the test's own to spoil."""
-    return Path(shutil.copytree(template, tmp_path / "checkpoint"))
 
 
 def refused(folder: Path, *words: str) -> str:
