@@ -1,4 +1,4 @@
-"""Edit distance: against a textbook table, on known pairs, at the empty edges."""
+"""Edit distance: against a textbook table, on known pairs, at the empty edges; of normal forms and of a page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gravityocr.errors import ConfigError
 from gravityocr.metrics import edit
-from gravityocr.metrics.edit import edit_distance, fold_whitespace, ned
+from gravityocr.metrics.edit import edit_distance, fold_whitespace, ned, page_edit, text_edit
 
 words = st.text(alphabet="abé \U0001d465", max_size=12)
 
@@ -66,7 +67,49 @@ def test_fold_whitespace(text: str, folded: str) -> None:
     assert fold_whitespace(text) == folded
 
 
+@pytest.mark.parametrize(
+    ("pred", "ref", "kind", "compared", "n_edits", "n_chars"),
+    [
+        ("Hello, World!", "Hello World", "text", ("HelloWorld", "HelloWorld"), 0, 10),
+        ("$x_{1}$", "x1", "text", ("x_1", "x1"), 1, 3),
+        ("...", "abc", "text", ("...", "abc"), 3, 3),  # a side that normalises to nothing stands as it is
+        ("...", "...", "text", ("...", "..."), 0, 3),
+        ("", "", "text", ("", ""), 0, 0),
+        ("$$\\mathbf{X}$$", "x", "formula", ("x", "x"), 0, 1),
+        ("$$ $$", "x", "formula", ("$$ $$", "x"), 5, 5),
+        ("| a |", "<p>", "table", ("| a |", "<p>"), 5, 5),
+    ],
+)
+def test_text_edit_compares_normal_forms(
+    pred: str, ref: str, kind: str, compared: tuple[str, str], n_edits: int, n_chars: int
+) -> None:
+    score = text_edit(pred, ref, kind)
+    assert (score.pred, score.ref) == compared
+    assert (score.n_edits, score.n_chars) == (n_edits, n_chars)
+    assert score.ned == (n_edits / n_chars if n_chars else 0.0)
+
+
+@given(words, words, st.sampled_from(["text", "formula", "table"]))
+def test_text_edit_is_symmetric_and_0_for_the_same(pred: str, ref: str, kind: str) -> None:
+    score, swapped = text_edit(pred, ref, kind), text_edit(ref, pred, kind)
+    assert (score.ned, score.n_edits, score.n_chars) == (swapped.ned, swapped.n_edits, swapped.n_chars)
+    assert 0.0 <= score.ned <= 1.0
+    assert text_edit(pred, pred, kind).ned == 0.0
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="use one of text, formula, table"):
+        text_edit("a", "b", "html")
+
+
+def test_a_page_weighs_its_pairs_by_length() -> None:
+    long, short = text_edit("a" * 9, "a" * 9), text_edit("", "b")
+    assert page_edit([long, short]) == 0.1
+    assert page_edit([short]) == 1.0
+    assert page_edit([]) == page_edit([text_edit("", "")]) == 0.0
+
+
 def test_the_examples_in_the_docstrings() -> None:
     results = doctest.testmod(edit)
-    assert results.attempted >= 4
+    assert results.attempted >= 7
     assert results.failed == 0
