@@ -1,0 +1,1 @@
+"""What CDM is made of: tokens of LaTeX, renders by TeX, the boxes of tokens and their matching."""

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.tex_tools import needs_tex
+
+from gravityocr.metrics.formulas import formula_render
+from gravityocr.metrics.formulas.formula_render import MAX_CHARS, prepare_formula, render_formulas
+from gravityocr.metrics.formulas.latex_tokens import FormulaSyntaxError
+from gravityocr.metrics.formulas.tex_runner import run_tex
+
+
+def render(*formulas: str, timeout_s: float = 10):
+    return render_formulas(formulas, batch_size=64, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("latex", "kind", "tokens"),
+    [
+        ("a+b", "math", "a+b"),
+        (r"速度=v", "chinese", "速度=v"),
+        (r"\mathrm{速，b}", "chinese", "速,b"),
+        (r"\foo{bar}}{", "math", r"\foo{bar}}{"),  # the raw text where it does not parse
+        (r"5\%", "math", r"5\%"),
+    ],
+)
+def test_formulas_are_prepared(latex: str, kind: str, tokens: str) -> None:
+    formula, found = prepare_formula(latex)
+    assert found == kind
+    assert "".join(formula.tokens) == tokens
+
+
+def test_control_characters_never_reach_tex() -> None:
+    formula, _ = prepare_formula("a\x00\x1b\ud800b")
+    assert formula.tokens == ("a", "b")
+    assert formula.latex.isprintable()
+
+
+def test_chinese_is_set_in_text() -> None:
+    formula, _ = prepare_formula("速度=v")
+    assert r"\text { \mathcolor[RGB]{0,0,15}{速}" in formula.latex
+
+
+def test_a_formula_that_is_too_long_is_refused() -> None:
+    with pytest.raises(FormulaSyntaxError, match="at most"):
+        prepare_formula("x" * (MAX_CHARS + 1))
+
+
+@needs_tex
+def test_boxes_stand_where_tex_put_the_tokens() -> None:
+    (shown,) = render(r"\frac{a}{b}+c")
+    assert shown.tokens == (r"\frac", "a", "b", "+", "c")
+    bar, top, bottom, plus, letter = shown.boxes
+    assert top[3] <= bar[3] and bottom[1] >= bar[1]
+    assert bar[2] <= plus[0] + 2 < letter[0]
+    assert (shown.boxes[:, 2:] > shown.boxes[:, :2]).all()
+    assert shown.boxes.min() >= 0 and shown.boxes[:, 2].max() <= shown.size[0]
+
+
+@needs_tex
+def test_a_bad_formula_does_not_touch_its_neighbours(monkeypatch) -> None:
+    runs = []
+    run_tex = formula_render.run_tex
+    monkeypatch.setattr(formula_render, "run_tex", lambda *args: runs.append(args) or run_tex(*args))
+    plain = render("a+b", r"\alpha^{2}", "c-d")
+    assert len(runs) == 1
+    mixed = render("a+b", "x^y^z", r"\alpha^{2}", r"\gdef\mathrm{q}\gdef\alpha{beta}", "c-d", "}")
+    for alone, among in zip(plain, (mixed[0], mixed[2], mixed[4]), strict=True):
+        assert alone.tokens == among.tokens
+        assert np.array_equal(alone.boxes, among.boxes)
+
+
+@needs_tex
+def test_a_wide_formula_is_shown_whole() -> None:
+    (shown,) = render("+".join("abcdefgh" * 12))
+    assert len(shown.tokens) == 8 * 12 * 2 - 1
+    assert shown.size[0] > 1654
+
+
+@needs_tex
+def test_bad_input_gets_a_status() -> None:
+    endless = r"\def\x{\x}\x}"
+    empty, long, hanging, nothing = render("", "x" * 1_000_000, endless, r"\phantom{x}", timeout_s=1)
+    assert [r.status for r in (empty, long, hanging, nothing)] == ["empty", "unrenderable", "timeout", "empty"]
+    assert all(r.error and not r.tokens for r in (empty, long, hanging, nothing))
+
+
+@needs_tex
+def test_a_page_out_of_proportion_is_refused() -> None:
+    source = r"\documentclass{article}\pdfpagewidth=150in\pdfpageheight=150in\begin{document}x\end{document}"
+    pdf = run_tex(source, 20).pdf
+    assert pdf is not None
+    assert formula_render._read_pdf(pdf) is None
