@@ -1,0 +1,1 @@
+"""How the Markdown of a page is matched with its ground truth: blocks, texts, formulas, tables."""

@@ -1,0 +1,126 @@
+r"""Prepare formulas for CDM: what is rendered of a pair, and a second try for matrices and for formulas that are text.
+
+*Source*: OmniDocBench v1.6, preparation of CDM samples.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from gravityocr.metrics.normalization import strip_formula_delimiters, strip_formula_tags
+from gravityocr.metrics.page_matching.block_matching import Match
+from gravityocr.metrics.page_matching.formula_lines import split_cells, split_rows
+from gravityocr.metrics.page_matching.formula_rescue import rescued_formula
+from gravityocr.metrics.page_matching.markdown_blocks import FORMULA_LABELS
+
+_MATRICES = ("matrix", "bmatrix", "pmatrix", "vmatrix", "Vmatrix", "smallmatrix")
+_ANY_MATRIX = "|".join(_MATRICES)
+_STYLE = re.compile(r"\\(?:boldsymbol|mathbf|mathrm|mathit|mathsf|mathtt|textbf)\s*\{([^{}]+)\}")
+_DET = re.compile(r"\\operatorname\s*\{\s*det\s*\}")
+_NO_COLUMNS = re.compile(r"\\begin\{array\}\s*\{\s*\}")
+_ONE_COLUMN = re.compile(r"\s*\\begin\{array\}\s*\{\s*l\s*\}(?P<body>.*)\\end\{array\}\s*$", re.DOTALL)
+_IN_ALIGNED = re.compile(
+    r"\s*\\begin\{aligned\*?\}\s*&?\s*(?P<body>\\begin\{(?:" + _ANY_MATRIX + r")\}.*?\\end\{(?:" + _ANY_MATRIX + r")\})"
+    r"\s*(?:\\\\\s*)?\\end\{aligned\*?\}\s*$",
+    re.DOTALL,
+)
+_ARRAY = re.compile(r"\\begin\{array\}\s*\{(?P<head>[^}]*)\}(?P<body>.*?)\\end\{array\}", re.DOTALL)
+_MATRIX = re.compile(r"\\begin\{(?P<head>" + _ANY_MATRIX + r")\}(?P<body>.*?)\\end\{(?P=head)\}", re.DOTALL)
+_CJK = re.compile("[一-鿿]")
+_SIGNS = (
+    "=", "≈", "≠", "≤", "≥", "÷", "×", "+", "-", "/", "%", "^", "_", "\\frac", "\\div", "\\times", "\\sum", "\\int",
+    "\\(", "\\)", "\\[", "\\]", "$",
+)  # fmt: skip
+MAX_MATRIX_CHARS = 20_000
+
+
+def cdm_pair(match: Match) -> tuple[str, tuple[str, ...]] | None:
+    """Return the reference and the predictions of which the best one counts, or None where CDM does not apply.
+
+    CDM does not apply to a text that was matched with a formula, unless it looks like one.
+    """
+    ref = _bare(match.gt_text)
+    pred = _bare(match.pred_text)
+    alternatives: list[str] = []
+    if _has_matrix(ref) or _has_matrix(pred):
+        alternatives.append(_simplified(pred, ref))
+        ref = _simplified(ref, ref) if _NO_COLUMNS.search(ref) else ref
+    is_formula = match.pred_label in ("", *FORMULA_LABELS)
+    if not is_formula:
+        if not _is_formula_in_text(match):
+            return None
+        alternatives.append(rescued_formula(match.pred_text))
+    first = to_render(match.pred_text)
+    other = next((other for other in alternatives if other and other not in (pred, match.pred_text)), "")
+    second = to_render(other)
+    return to_render(ref), (first, second) if second and second != first else (first,)
+
+
+def to_render(latex: str) -> str:
+    """Return what TeX is given of a formula: without code fences, delimiters and tags."""
+    latex = latex.split("```latex")[-1].split("```")[0].strip()
+    latex = latex.strip("$").strip()
+    for opening, closing in (("\\[", "\\]"), ("\\(", "\\)")):
+        if latex.startswith(opening) and latex.endswith(closing):
+            latex = latex[2:-2].strip()
+    return strip_formula_tags(latex).strip()
+
+
+def _bare(latex: str) -> str:
+    return strip_formula_tags(strip_formula_delimiters(latex).strip())
+
+
+def _is_formula_in_text(match: Match) -> bool:
+    text = " ".join(match.pred_text.split())
+    if not text or len(text) > 240 or match.edit > 0.35 or not (_CJK.search(match.gt_text) or _CJK.search(text)):
+        return False
+    return any(sign in text for sign in _SIGNS) or (match.edit <= 0.28 and len(text) <= 80)
+
+
+def _has_matrix(latex: str) -> bool:
+    if any(f"\\begin{{{name}}}" in latex for name in _MATRICES):
+        return True
+    return "\\begin{array}" in latex and any(mark in latex for mark in ("\\left[", "\\right]", "&"))
+
+
+def _simplified(latex: str, ref: str) -> str:
+    """Drop fonts, needless braces and wrappers of matrices, which change nothing of what is read."""
+    if len(latex) > MAX_MATRIX_CHARS or not (_has_matrix(latex) or _has_matrix(ref)):
+        return latex
+    latex = _simplified_part(latex)
+    if column := _ONE_COLUMN.match(latex):
+        rows = [_simplified_part(row) for row in split_rows(column["body"])]
+        if any(_has_matrix(row) for row in rows):
+            latex = " \\qquad ".join(rows)
+    return _simplified_part(latex)
+
+
+def _simplified_part(latex: str) -> str:
+    latex = _NO_COLUMNS.sub(r"\\begin{array}{l}", _without_braces(latex)).replace("\\dfrac", "\\frac")
+    latex = re.sub(r"_\{_\{([^{}]+)\}\}", r"_{\1}", latex)
+    while (plain := _STYLE.sub(r"\1", latex)) != latex:
+        latex = plain
+    latex = _DET.sub(r"\\det", latex)
+    latex = _ARRAY.sub(lambda m: f"\\begin{{array}}{{{m['head']}}}{_cells(m['body'])}\\end{{array}}", latex)
+    latex = _MATRIX.sub(lambda m: f"\\begin{{{m['head']}}}{_cells(m['body'])}\\end{{{m['head']}}}", latex)
+    latex = re.sub(r"(\\begin\{(?:" + _ANY_MATRIX + r")\})\s*\\\\", r"\1 ", latex)
+    latex = re.sub(r"\\\\\s*(\\end\{(?:" + _ANY_MATRIX + r")\})", r" \1", latex)
+    wrapped = _IN_ALIGNED.match(latex)
+    return (wrapped["body"] if wrapped else latex).strip()
+
+
+def _cells(body: str) -> str:
+    return "\\\\".join("&".join(_without_braces(cell) for cell in split_cells(row)) for row in split_rows(body))
+
+
+def _without_braces(latex: str) -> str:
+    latex = latex.strip()
+    while latex.startswith("{") and latex.endswith("}"):
+        depths = itertools.accumulate((char == "{") - (char == "}") for char in latex)
+        closed_at = next((i for i, depth in enumerate(depths) if depth == 0), -1)
+        inner = latex[1:-1].strip()
+        if closed_at != len(latex) - 1 or not inner:
+            return latex
+        latex = inner
+    return latex
