@@ -7,22 +7,54 @@ import io
 import os
 import sys
 import traceback
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from gravityocr import __version__
-from gravityocr.commands import bench, checkpoint, parse, recognize, train
 from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
 
 INTERRUPTED = 130
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-app.command("parse")(parse.parse)
-app.command("recognize")(recognize.recognize)
-app.command("train")(train.train)
-app.add_typer(bench.app, name="bench")
-app.add_typer(checkpoint.app, name="checkpoint")
+COMMANDS = ("parse", "recognize", "train", "score", "bench", "checkpoint")  # modules of gravityocr.commands
+
+
+class Commands(TyperGroup):
+    """Imports a command when it is asked for: scoring, say, must not wait for torch, nor each of its processes."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; an unknown name has all of them imported, for typer to suggest one."""
+        for name in (cmd_name,) if cmd_name in COMMANDS else COMMANDS:
+            if name not in self.commands:
+                self.commands[name] = _import_command(name)
+        return self.commands.get(cmd_name)
+
+
+def _import_command(name: str) -> Any:
+    """Import a command's module: it holds a group named `app`, or a function of the command's name."""
+    module = import_module(f"gravityocr.commands.{name}")
+    holder = typer.Typer(add_completion=False, rich_markup_mode=None)
+    if hasattr(module, "app"):
+        holder.add_typer(module.app, name=name)
+    else:
+        holder.command(name)(getattr(module, name))
+    return get_group(holder).commands[name]
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
 
 
 def _print_version(wanted: bool) -> None:

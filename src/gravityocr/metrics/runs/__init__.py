@@ -1,0 +1,1 @@
+"""Scoring many samples: data sets, processes, resumable results, intervals and the report."""

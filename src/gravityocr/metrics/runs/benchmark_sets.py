@@ -1,0 +1,314 @@
+"""The layouts of public benchmarks: OmniDocBench, PubTabNet and UniMER-Test; and of files of official values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gravityocr.errors import InputError
+from gravityocr.metrics.runs.datasets import (
+    Note,
+    Pair,
+    PairSet,
+    claim,
+    clean_string,
+    list_folder,
+    names,
+    prediction_notes,
+    read_json,
+    read_rows,
+    read_text,
+    string_of,
+)
+
+UNIMER_SUBSETS = ("spe", "cpe", "sce", "hwe")
+_SPAN = re.compile(r"""\b(?:row|col)span\s*=\s*["']?\s*(?!["']?1\b)\d""", re.IGNORECASE)
+
+
+# Official values -----------------------------------------------------------------------------------
+
+
+def read_golden(path: Path, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Read a file of official values: a list of objects, each with `id` and `keys`.
+
+    *Raises*: InputError naming the entry at fault.
+    """
+    wanted = f"a list of objects with id, {', '.join(keys)}"
+    rows = read_json(path, wanted)
+    if not isinstance(rows, list) or not rows:
+        raise InputError(f"{path}: must hold {wanted}")
+    for number, row in enumerate(rows, start=1):
+        absent = [key for key in ("id", *keys) if not isinstance(row, dict) or key not in row]
+        if absent:
+            raise InputError(f"{path}, entry {number}: has no {', '.join(absent)}; it must hold {wanted}")
+    return rows
+
+
+# OmniDocBench --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BenchmarkPage:
+    """A page of OmniDocBench: its annotation as it is in the JSON, and the prediction, None where there is none."""
+
+    name: str
+    page: dict[str, Any]
+    markdown: str | None
+
+
+@dataclass(frozen=True)
+class PageSet:
+    """The pages of a ground truth in its own order, and what did not fit (see PairSet)."""
+
+    pages: tuple[BenchmarkPage, ...]
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+def read_annotations(gt: Path) -> dict[str, dict[str, Any]]:
+    """Map the image names of an OmniDocBench ground truth (v1.5 or v1.6) to its pages.
+
+    *Raises*: InputError for anything that is no list of annotated pages, and for an image that comes twice.
+    """
+    wanted = "a list of pages with page_info.image_path and layout_dets, as OmniDocBench.json has it"
+    rows = read_json(gt, wanted)
+    if not isinstance(rows, list) or not rows:
+        raise InputError(f"{gt}: must hold {wanted}")
+    pages: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(rows, start=1):
+        info = row.get("page_info") if isinstance(row, dict) else None
+        image = info.get("image_path") if isinstance(info, dict) else None
+        if not isinstance(image, str) or not image or not _are_objects(row.get("layout_dets")):
+            raise InputError(f"{gt}, page {number}: lacks page_info.image_path or layout_dets; it must hold {wanted}")
+        name = PurePosixPath(image).name
+        if name in pages:
+            raise InputError(f"{gt}, page {number}: {name} comes twice; keep one of the pages")
+        pages[name] = row
+    return pages
+
+
+def _are_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def read_omnidocbench(gt: Path, pred: Path) -> PageSet:
+    """Read a ground truth and its predictions: a flat folder of `<image stem>.md`.
+
+    The other names that the official scorer looks for are found too: `<image>.md`, and the stem without `.pdf`
+    before `.mmd` or `.md`.
+
+    *Raises*: InputError where either cannot be read, and where no page has a prediction.
+    """
+    annotations = read_annotations(gt)
+    files = {path.name: path for path in list_folder(pred) if path.suffix.lower() in (".md", ".mmd")}
+    pages: list[BenchmarkPage] = []
+    notes: list[Note] = []
+    used: set[str] = set()
+    for name, page in annotations.items():
+        file = next((candidate for candidate in prediction_names(name) if candidate in files), None)
+        if file is None:
+            notes.append(Note(name, "missing_prediction", f"{pred} holds no {prediction_names(name)[0]}"))
+            pages.append(BenchmarkPage(name, page, None))
+            continue
+        used.add(file)
+        markdown, fault = read_text(files[file])
+        if fault:
+            notes.append(Note(name, "bad_encoding", f"{files[file]}: {fault}"))
+        if not markdown.strip():
+            notes.append(Note(name, "empty_prediction", f"{files[file]} holds no text"))
+        pages.append(BenchmarkPage(name, page, markdown))
+    missing = tuple(page.name for page in pages if page.markdown is None)
+    if len(missing) == len(pages):
+        raise InputError(
+            f"{pred}: holds no prediction for any of the {len(pages)} pages of {gt} (it holds {names(sorted(files))}); "
+            f"the prediction for {pages[0].name} is {prediction_names(pages[0].name)[0]}"
+        )
+    return PageSet(tuple(pages), missing, tuple(sorted(set(files) - used)), tuple(notes))
+
+
+def prediction_names(image: str) -> list[str]:
+    """List the file names that the prediction for an image may have, the first being the usual one."""
+    stem = PurePosixPath(image).stem
+    plain = stem.replace(".pdf", "")
+    return list(dict.fromkeys([f"{stem}.md", f"{plain}.mmd", f"{plain}.md", f"{image}.md"]))
+
+
+# PubTabNet -----------------------------------------------------------------------------------------
+
+
+def read_pubtabnet(gt: Path, pred: Path, split: str | None = "val") -> PairSet:
+    """Read PubTabNet 2.0 JSONL (or the `{filename: {html, type}}` of its final evaluation) and predictions.
+
+    Predictions are `{filename: html}` or JSONL of `filename, html` (`pred` will do). Of JSONL only the samples of
+    `split` are taken, all where it is None. The attribute `type` is `complex` for a table with spans, else `simple`.
+
+    *Raises*: InputError naming file and line.
+    """
+    references, kinds = _pubtabnet_truth(gt, split)
+    predictions, notes = _named_predictions(pred, "filename", ("html", "pred"))
+    missing = tuple(name for name in references if name not in predictions)
+    if len(missing) == len(references):
+        raise InputError(f"{pred}: holds no prediction for {gt} (it wants {names(list(references))}); name its images")
+    pairs = [
+        Pair(name, predictions.get(name, ""), html, {"type": kinds[name]}, image=PurePosixPath(name).stem)
+        for name, html in references.items()
+    ]
+    extra = tuple(name for name in predictions if name not in references)
+    return PairSet(tuple(pairs), missing, extra, (*notes, *prediction_notes(pairs, missing)))
+
+
+def _pubtabnet_truth(gt: Path, split: str | None) -> tuple[dict[str, str], dict[str, str]]:
+    if gt.suffix.lower() == ".json":
+        return _pubtabnet_evaluation(gt)
+    keys = "filename, split and html"
+    references: dict[str, str] = {}
+    seen: dict[str, int] = {}
+    n_rows = 0
+    for number, row in read_rows(gt, keys):
+        n_rows += 1
+        where = f"{gt}, line {number}"
+        name = string_of(row, "filename", where, f"each line must be one object with {keys}")
+        if split is not None and row.get("split") not in (None, split):
+            continue
+        claim(seen, name, number, gt)
+        references[name] = table_html(row.get("html"), where)
+    if not references:
+        raise InputError(f"{gt}: none of its {n_rows} samples is of the split {split!r}; choose another --split")
+    return references, {name: _table_type(html) for name, html in references.items()}
+
+
+def _pubtabnet_evaluation(gt: Path) -> tuple[dict[str, str], dict[str, str]]:
+    wanted = "an object of filenames, each with html and type"
+    rows = read_json(gt, wanted)
+    if not isinstance(rows, dict) or not rows:
+        raise InputError(f"{gt}: must hold {wanted}")
+    references, kinds = {}, {}
+    for name, row in rows.items():
+        if not isinstance(row, dict):
+            raise InputError(f"{gt}, {name}: is no object; the file must hold {wanted}")
+        references[name] = string_of(row, "html", f"{gt}, {name}", f"the file must hold {wanted}")
+        kinds[name] = str(row.get("type") or _table_type(references[name]))
+    return references, kinds
+
+
+def table_html(html: object, where: str) -> str:
+    """Join the structure tokens and the cells of one PubTabNet 2.0 table to a page with one table.
+
+    Single characters of a cell are escaped, its longer tokens are markup such as `<b>`.
+
+    *Raises*: InputError where the tokens are missing or of the wrong kind.
+    """
+    try:
+        structure = html["structure"]["tokens"]  # type: ignore[index]
+        cells = [cell.get("tokens", ()) for cell in html["cells"]]  # type: ignore[index]
+        parts: list[str] = []
+        n_used = 0
+        for token in structure:
+            parts.append(token)
+            # A cell opens with "<td>" or, where it has spans, with "<td", the spans and ">".
+            if token in ("<td>", ">") and n_used < len(cells):
+                parts += [escape(piece) if len(piece) == 1 else piece for piece in cells[n_used]]
+                n_used += 1
+        return f"<html><body><table>{''.join(parts)}</table></body></html>"
+    except (AttributeError, KeyError, TypeError) as error:
+        remedy = "it must hold html.structure.tokens and html.cells as PubTabNet 2.0 has them"
+        raise InputError(f"{where}: {type(error).__name__} {error}; {remedy}") from error
+
+
+def _table_type(html: str) -> str:
+    return "complex" if _SPAN.search(html) else "simple"
+
+
+# UniMER-Test ---------------------------------------------------------------------------------------
+
+
+def read_unimer(gt: Path, pred: Path) -> PairSet:
+    """Read UniMER-Test: `spe.txt`, `cpe.txt`, `sce.txt`, `hwe.txt` with one formula a line, and predictions.
+
+    Predictions are a folder of such files (as many lines) or JSONL of `id, pred` with ids such as `spe/0000012`.
+    The attribute `subset` is SPE, CPE, SCE or HWE.
+
+    *Raises*: InputError naming file and line, or the counts that differ.
+    """
+    truth = {name: _lines(gt / f"{name}.txt") for name in UNIMER_SUBSETS if (gt / f"{name}.txt").is_file()}
+    if not truth:
+        list_folder(gt)
+        raise InputError(f"{gt}: holds none of spe.txt, cpe.txt, sce.txt, hwe.txt; name the folder of UniMER-Test")
+    by_id, notes = _unimer_lines(pred, truth) if pred.is_dir() else _named_predictions(pred, "id", ("pred",))
+    faults = {f"{name}.txt": fault for name, (_, fault) in truth.items() if fault}
+    notes += [Note(name, "bad_encoding", f"{gt / name}: {fault}") for name, fault in faults.items()]
+    pairs = []
+    for subset, (lines, _) in truth.items():
+        for number, ref in enumerate(lines):
+            name = f"{subset}/{number:07d}"
+            pairs.append(Pair(name, by_id.get(name, ""), ref, {"subset": subset.upper()}, image=name))
+    wanted = {pair.id for pair in pairs}
+    missing = tuple(pair.id for pair in pairs if pair.id not in by_id)
+    if len(missing) == len(pairs):
+        raise InputError(f"{pred}: holds no prediction for {gt}; its ids are those of {names(sorted(wanted))}")
+    extra = tuple(name for name in by_id if name not in wanted)
+    return PairSet(tuple(pairs), missing, extra, (*notes, *prediction_notes(pairs, missing)))
+
+
+def _lines(path: Path) -> tuple[list[str], str | None]:
+    text, fault = read_text(path)
+    lines = text.split("\n")
+    return [line.strip() for line in (lines[:-1] if lines[-1] == "" else lines)], fault
+
+
+def _unimer_lines(folder: Path, truth: Mapping[str, tuple[list[str], str | None]]) -> tuple[dict[str, str], list[Note]]:
+    found: dict[str, str] = {}
+    notes: list[Note] = []
+    for subset, (references, _) in truth.items():
+        path = folder / f"{subset}.txt"
+        if not path.is_file():
+            continue
+        lines, fault = _lines(path)
+        if fault:
+            notes.append(Note(path.name, "bad_encoding", f"{path}: {fault}"))
+        if len(lines) != len(references):
+            raise InputError(
+                f"{path}: has {len(lines)} lines for {len(references)} formulas, so it cannot be told which belongs to "
+                "which; write one line a formula, empty where there is none, or hand JSONL of id and pred"
+            )
+        found |= {f"{subset}/{number:07d}": line for number, line in enumerate(lines)}
+    return found, notes
+
+
+def _named_predictions(path: Path, id_key: str, keys: Sequence[str]) -> tuple[dict[str, str], list[Note]]:
+    """Read `{id: text}` from JSON or rows of `id_key` and one of `keys` from JSONL; null is no prediction."""
+    found: dict[str, str] = {}
+    notes: list[Note] = []
+    for where, name, value in _raw_predictions(path, id_key, keys):
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise InputError(f"{where}: the prediction for {name!r} is no string; write it as one")
+        found[name], fault = clean_string(value)
+        notes += [Note(name, "bad_encoding", f"{where}: {fault}")] if fault else []
+    return found, notes
+
+
+def _raw_predictions(path: Path, id_key: str, keys: Sequence[str]) -> list[tuple[str, str, object]]:
+    if path.suffix.lower() == ".json":
+        table = read_json(path, f"an object of {id_key}s and predictions")
+        if not isinstance(table, dict) or not table:
+            raise InputError(f"{path}: must hold an object of {id_key}s and predictions")
+        return [(str(path), name, value) for name, value in table.items()]
+    rows: list[tuple[str, str, object]] = []
+    seen: dict[str, int] = {}
+    wanted = f"{id_key} and {keys[0]}"
+    for number, row in read_rows(path, wanted):
+        where = f"{path}, line {number}"
+        name = string_of(row, id_key, where, f"each line must be one object with {wanted}")
+        claim(seen, name, number, path)
+        key = next((key for key in keys if key in row), None)
+        if key is None:
+            raise InputError(f"{where}: has no {keys[0]!r}; each line must be one object with {wanted}")
+        rows.append((where, name, row[key]))
+    return rows

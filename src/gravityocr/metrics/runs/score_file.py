@@ -1,0 +1,131 @@
+"""Per-sample results on disk: JSON lines that a later run takes up again."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from gravityocr import __version__
+from gravityocr.errors import ConfigError, InputError
+
+_METRICS = Path(__file__).parents[1]
+_KEYS = {"id", "input", "settings", "status", "score", "error", "seconds"}
+_LENGTH = 24  # hex digits of a digest: 96 bits
+
+
+def digest(value: object) -> str:
+    """Return a digest of anything that JSON holds; the order of keys does not count."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:_LENGTH]
+
+
+@functools.cache
+def code_digest() -> str:
+    """Return a digest of the scorers' own sources: results of other code are never taken for those of this."""
+    hashed = hashlib.sha256(__version__.encode())
+    for path in sorted(_METRICS.rglob("*.py")):
+        hashed.update(path.relative_to(_METRICS).as_posix().encode() + b"\0" + path.read_bytes())
+    return hashed.hexdigest()[:_LENGTH]
+
+
+class ResultsFile:
+    """A JSONL file of `id, input, settings, status, score, error, seconds`; `input` and `settings` are digests.
+
+    Lines of other inputs or settings stay. A last line that a stopped run left torn is cut off.
+
+    *Raises*: InputError where the file cannot be read, ConfigError where it holds something else than results.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self._settings = digest({"settings": dict(settings), "code": code_digest()})
+        self._kept: dict[tuple[str, str], dict[str, Any]] = {}
+        self._n_bytes = 0  # up to the end of the last whole line
+        self._stream: IO[bytes] | None = None
+        self._read()
+
+    def _read(self) -> None:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read ({error.strerror}); name another results file") from error
+        lines = data.split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                self._n_bytes += len(line) + (number < len(lines))
+                continue
+            row = _row(line)
+            if row is None:
+                if number == len(lines) and _is_torn(line):
+                    break
+                raise ConfigError(
+                    f"{self.path}, line {number}: is no result of a scoring run; name another file, lest it be spoilt"
+                )
+            if number == len(lines):
+                # A whole row that lacks its line end would be glued to the next one.
+                break
+            self._n_bytes += len(line) + 1
+            if row["settings"] == self._settings and row["status"] == "ok":
+                self._kept[row["id"], row["input"]] = row
+
+    def kept(self, name: str, input_digest: str) -> dict[str, Any] | None:
+        """Return the row of a sample that was scored with this input, these settings and this code."""
+        return self._kept.get((name, input_digest))
+
+    def open(self) -> None:
+        """Make ready to append.
+
+        *Raises*: InputError where the file cannot be written.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._stream = self.path.open("ab")
+            self._stream.truncate(self._n_bytes)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def append(self, name: str, input_digest: str, status: str, score: Any, error: str | None, seconds: float) -> None:
+        """Write one result through to the disk.
+
+        *Raises*: InputError where that fails.
+        """
+        assert self._stream is not None
+        row = {
+            "id": name, "input": input_digest, "settings": self._settings, "status": status, "score": score,
+            "error": error, "seconds": round(seconds, 6),
+        }  # fmt: skip
+        try:
+            self._stream.write(json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n")
+            self._stream.flush()
+        except OSError as error_:
+            raise self._unwritable(error_) from error_
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _unwritable(self, error: OSError) -> InputError:
+        return InputError(f"{self.path}: cannot be written ({error.strerror}); name another results file")
+
+
+def _is_torn(line: bytes) -> bool:
+    """Tell the head of a result from a whole line of something else."""
+    head = b'{"id":"'
+    return line[: len(head)] == head[: len(line)] and not line.endswith(b"}")
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(row, dict) and row.keys() >= _KEYS
+    return row if known and all(isinstance(row[key], str) for key in ("id", "input", "settings", "status")) else None
