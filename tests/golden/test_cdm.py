@@ -44,6 +44,14 @@ def test_every_pair_agrees_with_omnidocbench(golden, cache_folder) -> None:
 
 
 @needs_tex
+def test_the_strict_score_is_no_higher_and_whole_on_identity(golden, cache_folder) -> None:
+    for row, score in zip(golden, scores(golden, cache_folder, "omnidocbench-1.6"), strict=True):
+        assert score.f1_strict <= score.f1, row["id"]
+        if row["stripped_pred"] == row["stripped_gt"] and score.status == "ok":
+            assert score.f1_strict == 1.0, row["id"]
+
+
+@needs_tex
 def test_unimernet_is_approximated(golden, cache_folder) -> None:
     found = scores(golden, cache_folder, "unimernet")
     wrong = {

@@ -13,7 +13,7 @@ from gravityocr.commands.score_golden import GoldenCheck, run_golden
 from gravityocr.commands.score_options import Run, choice, console, echo, progress
 from gravityocr.commands.score_pairs import Advance, PairMetric
 from gravityocr.errors import ConfigError, GravityOCRError
-from gravityocr.metrics.cdm import CdmConfig, CdmScorer, check_toolchain
+from gravityocr.metrics.cdm import CdmConfig, CdmScore, CdmScorer, check_toolchain
 from gravityocr.metrics.formulas.formula_pictures import draw_formulas
 from gravityocr.metrics.runs.score_run import RunConfig, Sample, SampleResult, n_cores, run_batches
 
@@ -43,22 +43,27 @@ def cdm_metric(config: CdmConfig) -> PairMetric:
     def score_all(samples: list[Sample], run: RunConfig, advance: Advance) -> list[SampleResult]:
         return score_formulas(samples, config, run, advance)
 
-    columns = ("cdm", "recall", "precision")
+    columns = ("cdm", "cdm_strict", "recall", "precision")
     options = {"version": config.version}
     return PairMetric("cdm", "formula", columns, True, score_all=score_all, draw=draw_formulas, options=options)
 
 
 def score_formulas(samples: list[Sample], config: CdmConfig, run: RunConfig, advance: Advance) -> list[SampleResult]:
-    """Score samples of `pred` and `ref`; `cdm` is None where the version leaves such a pair out."""
+    """Score samples of `pred` and `ref`; `cdm` and `cdm_strict` are None where the version leaves such a pair out."""
     left_out = _LEFT_OUT if config.version == "unimernet" else ()
 
     with CdmScorer(config) as scorer:
 
         def score(payloads: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
             found = scorer.score([(payload["pred"], payload["ref"]) for payload in payloads])
-            return [{"cdm": None if one.status in left_out else one.f1, **asdict(one)} for one in found]
+            return [_figures(one, one.status not in left_out) for one in found]
 
         return run_batches(samples, score, run, _BATCH * config.n_processes, advance)
+
+
+def _figures(score: CdmScore, counts: bool) -> dict[str, Any]:
+    figures = {"cdm": score.f1, "cdm_strict": score.f1_strict} if counts else {"cdm": None, "cdm_strict": None}
+    return {**figures, **asdict(score)}
 
 
 def golden_cdm(path: Path, config: CdmConfig, run: Run) -> None:

@@ -21,10 +21,11 @@ import numpy as np
 import pypdfium2
 
 from gravityocr.errors import ConfigError
-from gravityocr.metrics.formulas.cdm_match import MatchRules, count_matches
+from gravityocr.metrics.formulas.cdm_match import MatchRules, count_same_roles, match_tokens
 from gravityocr.metrics.formulas.formula_render import TokenBoxes, render_formulas
 from gravityocr.metrics.formulas.render_cache import RenderCache
 from gravityocr.metrics.formulas.tex_runner import pdflatex_version
+from gravityocr.metrics.normalization import formula_to_render
 
 Version = Literal["omnidocbench-1.6", "omnidocbench-1.5", "unimernet"]
 Status = Literal["ok", "empty_ref", "empty_pred", "ref_unrenderable", "pred_unrenderable", "timeout"]
@@ -82,9 +83,13 @@ class CdmScore:
     """The score of a pair, rounded to three digits as the official one; `error` explains a status that is not ok.
 
     Any other status means 0 in OmniDocBench; UniMERNet leaves a pair with `empty_ref` or `ref_unrenderable` out.
+    `f1_strict` is no official figure. It counts a match only if both tokens also stand in the same superscripts and
+    subscripts and are equally bold, so that it sees `x_2` for `x^2`, which `f1` does not. Spacing and all other fonts
+    stay unseen by both.
     """
 
     f1: float
+    f1_strict: float
     recall: float
     precision: float
     n_matched: int
@@ -118,10 +123,11 @@ class CdmScorer:
             self._pool = None
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[CdmScore]:
-        """Score (prediction, reference) pairs of LaTeX without delimiters, in order; a bad pair gets a status.
+        """Score (prediction, reference) pairs of LaTeX in order, with or without delimiters; a bad pair gets a status.
 
         *Raises*: `ToolMissingError` where pdflatex or one of its packages is missing.
         """
+        pairs = [(formula_to_render(pred), formula_to_render(ref)) for pred, ref in pairs]
         self._render(sorted({latex for pair in pairs for latex in pair} - self._renders.keys()))
         match = partial(_score_pair, rules=RULES[self.config.version], seed=self.config.seed)
         items = [(self._renders[pred], self._renders[ref]) for pred, ref in pairs]
@@ -244,10 +250,12 @@ def _score_pair(pred: TokenBoxes, ref: TokenBoxes, *, rules: MatchRules, seed: i
     if status != "ok":
         # The official scorer gives up on a reference that shows nothing before it looks at the prediction.
         n_pred = n_pred if n_ref else 0
-        return CdmScore(0.0, 0.0, 0.0, 0, n_ref, n_pred, status, error)
-    n_matched = count_matches(ref, pred, rules, seed)
-    f1 = round(2 * n_matched / (n_ref + n_pred), 3)
-    return CdmScore(f1, round(n_matched / n_ref, 3), round(n_matched / n_pred, 3), n_matched, n_ref, n_pred, "ok")
+        return CdmScore(0.0, 0.0, 0.0, 0.0, 0, n_ref, n_pred, status, error)
+    matches = match_tokens(ref, pred, rules, seed)
+    n_matched = len(matches)
+    f1, f1_strict = (round(2 * n / (n_ref + n_pred), 3) for n in (n_matched, count_same_roles(ref, pred, matches)))
+    recall, precision = round(n_matched / n_ref, 3), round(n_matched / n_pred, 3)
+    return CdmScore(f1, f1_strict, recall, precision, n_matched, n_ref, n_pred, "ok")
 
 
 def _status(pred: TokenBoxes, ref: TokenBoxes) -> tuple[Status, str | None]:

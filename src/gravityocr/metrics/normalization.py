@@ -141,6 +141,20 @@ def _without_phantoms(latex: str) -> str:
     return "".join(parts) + latex[done:]
 
 
+def formula_to_render(latex: str) -> str:
+    r"""Return what TeX is given of a formula: no code fence, no delimiters, no tags.
+
+    >>> formula_to_render("```latex\n\\[ x = 1 \\tag{2} \\]\n```")
+    'x = 1'
+    """
+    latex = latex.split("```latex")[-1].split("```")[0].strip()
+    latex = latex.strip("$").strip()
+    for opening, closing in (("\\[", "\\]"), ("\\(", "\\)")):
+        if latex.startswith(opening) and latex.endswith(closing):
+            latex = latex[2:-2].strip()
+    return strip_formula_tags(latex).strip()
+
+
 def formula_to_text(latex: str) -> str:
     r"""Turn a formula, delimiters and all, into characters for comparing it with text.
 

@@ -12,14 +12,16 @@ from gravityocr.metrics.formulas.tex_runner import ToolMissingError
 
 
 def fake_render(formulas, *, batch_size: int, timeout_s: float) -> list[TokenBoxes]:
-    """Lay the characters of each formula in a row; words are statuses."""
+    """Lay the characters of each formula in a row, capitals as bold letters; words are statuses."""
     out = []
     for latex in formulas:
         if latex in ("empty", "unrenderable", "timeout"):
             out.append(TokenBoxes(status=latex, error=f"it is {latex}"))
         else:
             boxes = [[40 * i, 8, 40 * i + 20, 30] for i in range(len(latex))]
-            out.append(TokenBoxes(tuple(latex), np.array(boxes, np.int32), (40 * len(latex), 40)))
+            roles = tuple("*" * char.isupper() for char in latex)
+            size = (40 * len(latex), 40)
+            out.append(TokenBoxes(tuple(latex.lower()), np.array(boxes, np.int32), size, roles=roles))
     return out
 
 
@@ -37,6 +39,12 @@ def test_the_score_counts_both_sides(scorer) -> None:
     assert score.precision == round(score.n_matched / 5, 3)
 
 
+def test_the_strict_score_counts_matches_of_the_same_role(scorer) -> None:
+    (score,) = scorer.score([("aB+c", "ab+C")])
+    assert (score.f1, score.recall, score.precision, score.n_matched) == (1.0, 1.0, 1.0, 4)
+    assert score.f1_strict == 0.5
+
+
 @pytest.mark.parametrize(
     ("pred", "ref", "status"),
     [
@@ -46,7 +54,7 @@ def test_the_score_counts_both_sides(scorer) -> None:
 )  # fmt: skip
 def test_what_cannot_be_scored_is_told(scorer, pred: str, ref: str, status: str) -> None:
     (score,) = scorer.score([(pred, ref)])
-    assert (score.f1, score.status) == (0.0, status)
+    assert (score.f1, score.f1_strict, score.status) == (0.0, 0.0, status)
     assert score.error and "scores 0" in score.error
 
 
@@ -88,7 +96,7 @@ def test_a_broken_rasteriser_is_no_score_of_zero(monkeypatch) -> None:
 def test_misplaced_tokens_fail_the_check(monkeypatch) -> None:
     def shifted(formulas, **_) -> list[TokenBoxes]:
         boxes = np.array(cdm.CHECK_BOXES, np.int32) + 10
-        return [TokenBoxes(cdm.CHECK_TOKENS, boxes, (200, 100)) for _ in formulas]
+        return [TokenBoxes(cdm.CHECK_TOKENS, boxes, (200, 100), roles=("",) * len(boxes)) for _ in formulas]
 
     monkeypatch.setattr(cdm, "pdflatex_version", lambda: "pdfTeX test")
     monkeypatch.setattr(cdm, "render_formulas", shifted)
@@ -110,6 +118,26 @@ def test_the_tool_chain_is_proven() -> None:
     report = check_toolchain(CdmConfig())
     assert report["ok"] is True
     assert (report["identity_f1"], report["pair_f1"]) == (1.0, cdm.CHECK_F1)
+
+
+@needs_tex
+def test_the_strict_score_sees_scripts_and_bold_letters() -> None:
+    pairs = {
+        ("x_2", "x^2"): 0.5,
+        (r"a+x_{i}", r"a+x^{i}"): 0.75,
+        (r"\mathbf{x}+y", "x+y"): 0.667,
+        (r"e^{x_2}", "e^{x^2}"): 0.667,
+        ("x^2", "x^2"): 1.0,
+        ("{x}^{2}", "x^2"): 1.0,
+        (r"\sum_{i}^{n}x", r"\sum\limits^{n}_{i}x"): 1.0,
+        ("f'(x)", r"f^{\prime}(x)"): 1.0,
+        (r"\mathrm{d}x", "dx"): 1.0,
+        (r"{\bf x}", r"\mathbf{x}"): 1.0,
+        (r"a\quad b", "ab"): 1.0,
+    }
+    scores = CdmScorer(CdmConfig()).score(list(pairs))
+    assert [score.f1 for score in scores] == [1.0] * len(pairs)
+    assert {pair: score.f1_strict for pair, score in zip(pairs, scores, strict=True)} == pairs
 
 
 @needs_tex

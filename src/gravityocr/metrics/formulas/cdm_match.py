@@ -66,13 +66,21 @@ def fold_token(token: str) -> str:
     return token
 
 
-def count_matches(ref: TokenBoxes, pred: TokenBoxes, rules: MatchRules, seed: int = 0) -> int:
-    """Count the tokens of `pred` that stand where an equal or alike-looking token of `ref` stands."""
+def match_tokens(ref: TokenBoxes, pred: TokenBoxes, rules: MatchRules, seed: int = 0) -> NDArray[np.intp]:
+    """Find the tokens of `pred` that stand where an equal or alike-looking token of `ref` stands.
+
+    *Shapes*: [M, 2], a row for each match: the position in `ref`, the position in `pred`.
+    """
     token_cost = _token_cost(ref.tokens, pred.tokens)
     rows, columns = linear_sum_assignment(token_cost + _place_cost(ref, pred))
     src, dst = _centers(ref.boxes)[rows], _centers(pred.boxes)[columns]
     kept = _consistent(src, dst, rules, np.random.default_rng(seed))
-    return int(np.count_nonzero(kept & (token_cost[rows, columns] != 1)))
+    return np.stack((rows, columns), axis=1)[kept & (token_cost[rows, columns] != 1)]
+
+
+def count_same_roles(ref: TokenBoxes, pred: TokenBoxes, matches: NDArray[np.intp]) -> int:
+    """Count the matches of `match_tokens` whose tokens stand in the same scripts and are equally bold."""
+    return sum(ref.roles[i] == pred.roles[j] for i, j in matches)
 
 
 def _ids(*sides: Sequence[str]) -> list[NDArray[np.intp]]:

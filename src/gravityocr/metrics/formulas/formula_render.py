@@ -56,8 +56,8 @@ RenderStatus = Literal["ok", "empty", "unrenderable", "timeout"]
 class TokenBoxes:
     """The tokens of a formula that left ink, their boxes and the size of the cropped picture.
 
-    *Shapes*: `boxes` int32 [T, 4] as x0, y0, x1, y1. *Units*: pixels at 200 dpi. `error` explains a
-    status that is not ok.
+    *Shapes*: `boxes` int32 [T, 4] as x0, y0, x1, y1; `roles` [T], as `token_roles` reads them from the LaTeX.
+    *Units*: pixels at 200 dpi. `error` explains a status that is not ok.
     """
 
     tokens: tuple[str, ...] = ()
@@ -65,6 +65,7 @@ class TokenBoxes:
     size: tuple[int, int] = (1, 1)
     status: RenderStatus = "ok"
     error: str | None = None
+    roles: tuple[str, ...] = ()
 
 
 @dataclass
@@ -282,4 +283,5 @@ def _boxes_of(formula: ColoredFormula, pages: Iterable[_Page]) -> TokenBoxes:
     origin = np.array([x0, y0], np.int32)
     boxes = np.concatenate((low[seen] - 1 - origin, high[seen] + 1 - origin), axis=1)
     size = (min(width, x1) - x0, min(height, y1) - y0)
-    return TokenBoxes(tuple(formula.tokens[i] for i in seen), boxes, size)
+    tokens, roles = (tuple(names[i] for i in seen) for names in (formula.tokens, formula.roles))
+    return TokenBoxes(tokens, boxes, size, roles=roles)

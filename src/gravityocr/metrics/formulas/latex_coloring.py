@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gravityocr.metrics.formulas.latex_pieces import words
 from gravityocr.metrics.formulas.latex_tokens import FormulaSyntaxError
+from gravityocr.metrics.formulas.token_roles import token_roles
 
 PALETTE_STEP = 15
 PALETTE_SIDE = 255 // PALETTE_STEP + 1
@@ -61,10 +62,11 @@ _COLOR_MACROS = _commands("colorbox color textcolor cellcolor")
 
 @dataclass(frozen=True)
 class ColoredFormula:
-    """A formula ready for TeX: its source with colours, and the name of the token of each colour, in order."""
+    """A formula ready for TeX: its source with colours, and the token of each colour in order, with its role."""
 
     latex: str
     tokens: tuple[str, ...]
+    roles: tuple[str, ...]
 
 
 def palette_color(index: int) -> tuple[int, int, int]:
@@ -93,7 +95,7 @@ def color_formula(text: str) -> ColoredFormula:
     if len(painter.names) > PALETTE_SIZE:
         raise FormulaSyntaxError(f"formula of {len(painter.names)} tokens: at most {PALETTE_SIZE} can be told apart")
     parts = zip(painter.before, tokens, painter.after, strict=True)
-    return ColoredFormula(" ".join(f"{a}{t}{b}" for a, t, b in parts), tuple(painter.names))
+    return ColoredFormula(" ".join(f"{a}{t}{b}" for a, t, b in parts), tuple(painter.names), tuple(painter.roles))
 
 
 def rewrite_tokens(tokens: list[str]) -> list[str]:
@@ -234,6 +236,8 @@ class _Painter:
         self.before = [""] * len(tokens)
         self.after = [""] * len(tokens)
         self.names: list[str] = []
+        self.roles: list[str] = []
+        self.role_of = token_roles(tokens)
 
     def paint_all(self) -> None:
         self._paint_range(0, len(self.tokens))
@@ -247,6 +251,7 @@ class _Painter:
         self.before[start] += ("{" if braced else "") + f"\\mathcolor[RGB]{{{red},{green},{blue}}}{{"
         self.after[end] = ("}}" if braced else "}") + self.after[end]
         self.names.append(self.tokens[start])
+        self.roles.append(self.role_of[start])
 
     def _paint(self, i: int, braced: bool) -> int:
         """Paint the token at `i` with what belongs to it; return the position of the next one."""

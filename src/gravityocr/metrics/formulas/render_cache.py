@@ -16,7 +16,7 @@ from gravityocr.errors import ConfigError
 from gravityocr.metrics.formulas.formula_render import DPI, MIN_OPACITY, TokenBoxes
 from gravityocr.metrics.formulas.tex_runner import pdflatex_version
 
-LAYOUT = 1
+LAYOUT = 2
 _KEPT = ("ok", "empty", "unrenderable")
 
 
@@ -52,7 +52,8 @@ class RenderCache:
             return None
         kept = json.loads(body)
         boxes = np.array(kept["boxes"], np.int32).reshape(-1, 4)
-        return TokenBoxes(tuple(kept["tokens"]), boxes, tuple(kept["size"]), kept["status"], kept["error"])
+        tokens, roles, size = (tuple(kept[name]) for name in ("tokens", "roles", "size"))
+        return TokenBoxes(tokens, boxes, size, kept["status"], kept["error"], roles)
 
     def store(self, formulas: Sequence[str], renders: Sequence[TokenBoxes]) -> None:
         """Keep renders; each file appears whole or not at all."""
@@ -61,6 +62,7 @@ class RenderCache:
                 continue
             fields = {
                 "tokens": render.tokens,
+                "roles": render.roles,
                 "boxes": render.boxes.tolist(),
                 "size": render.size,
                 "status": render.status,

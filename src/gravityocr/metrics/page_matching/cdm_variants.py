@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from gravityocr.metrics.normalization import strip_formula_delimiters, strip_formula_tags
+from gravityocr.metrics.normalization import formula_to_render, strip_formula_delimiters, strip_formula_tags
 from gravityocr.metrics.page_matching.block_matching import Match
 from gravityocr.metrics.page_matching.formula_lines import split_cells, split_rows
 from gravityocr.metrics.page_matching.formula_rescue import rescued_formula
@@ -51,20 +51,10 @@ def cdm_pair(match: Match) -> tuple[str, tuple[str, ...]] | None:
         if not _is_formula_in_text(match):
             return None
         alternatives.append(rescued_formula(match.pred_text))
-    first = to_render(match.pred_text)
+    first = formula_to_render(match.pred_text)
     other = next((other for other in alternatives if other and other not in (pred, match.pred_text)), "")
-    second = to_render(other)
-    return to_render(ref), (first, second) if second and second != first else (first,)
-
-
-def to_render(latex: str) -> str:
-    """Return what TeX is given of a formula: without code fences, delimiters and tags."""
-    latex = latex.split("```latex")[-1].split("```")[0].strip()
-    latex = latex.strip("$").strip()
-    for opening, closing in (("\\[", "\\]"), ("\\(", "\\)")):
-        if latex.startswith(opening) and latex.endswith(closing):
-            latex = latex[2:-2].strip()
-    return strip_formula_tags(latex).strip()
+    second = formula_to_render(other)
+    return formula_to_render(ref), (first, second) if second and second != first else (first,)
 
 
 def _bare(latex: str) -> str:

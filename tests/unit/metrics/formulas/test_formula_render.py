@@ -50,11 +50,19 @@ def test_a_formula_that_is_too_long_is_refused() -> None:
 def test_boxes_stand_where_tex_put_the_tokens() -> None:
     (shown,) = render(r"\frac{a}{b}+c")
     assert shown.tokens == (r"\frac", "a", "b", "+", "c")
+    assert shown.roles == ("",) * 5
     bar, top, bottom, plus, letter = shown.boxes
     assert top[3] <= bar[3] and bottom[1] >= bar[1]
     assert bar[2] <= plus[0] + 2 < letter[0]
     assert (shown.boxes[:, 2:] > shown.boxes[:, :2]).all()
     assert shown.boxes.min() >= 0 and shown.boxes[:, 2].max() <= shown.size[0]
+
+
+@needs_tex
+def test_roles_go_with_the_tokens_that_left_ink() -> None:
+    (shown,) = render(r"{\bf x}^{2}_{\mathbf{i}}")
+    assert shown.tokens == ("x", "i", "2")
+    assert shown.roles == ("*", "_*", "^")
 
 
 @needs_tex

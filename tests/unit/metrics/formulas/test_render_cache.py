@@ -8,7 +8,7 @@ from gravityocr.metrics.formulas import render_cache
 from gravityocr.metrics.formulas.formula_render import TokenBoxes
 from gravityocr.metrics.formulas.render_cache import RenderCache
 
-SHOWN = TokenBoxes(("a", "\\frac"), np.array([[1, 2, 3, 4], [5, 6, 7, 8]], np.int32), (20, 10))
+SHOWN = TokenBoxes(("a", "\\frac"), np.array([[1, 2, 3, 4], [5, 6, 7, 8]], np.int32), (20, 10), roles=("^*", ""))
 
 
 @pytest.fixture
@@ -22,6 +22,7 @@ def test_renders_come_back(cache) -> None:
     cache.store(["a\ud800", "b"], [SHOWN, failed])
     back = cache.load("a\ud800")
     assert back is not None and (back.tokens, back.size, back.status) == (SHOWN.tokens, SHOWN.size, "ok")
+    assert back.roles == SHOWN.roles
     assert np.array_equal(back.boxes, SHOWN.boxes)
     kept = cache.load("b")
     assert kept is not None and (kept.status, kept.error, len(kept.boxes)) == ("unrenderable", "why", 0)
