@@ -9,7 +9,6 @@ from typing import Any
 from scipy.optimize import linear_sum_assignment
 
 from gravityocr.metrics.edit import EditScore, edit_distance, ned
-from gravityocr.metrics.normalization import normalize_table
 from gravityocr.metrics.page_matching.block_matching import (
     FORMULA,
     Lines,
@@ -26,8 +25,10 @@ from gravityocr.metrics.page_matching.markdown_blocks import Block, markdown_blo
 from gravityocr.metrics.page_matching.page_truth import PageTruth, read_page
 from gravityocr.metrics.page_matching.paragraph_lines import split_where_lines_fit
 from gravityocr.metrics.page_matching.rules import MENDED, OFFICIAL, Rules
+from gravityocr.metrics.page_matching.strangers import set_strangers_apart
 from gravityocr.metrics.page_matching.text_rescue import compare_as_text, is_scored_text, rescue_texts
 from gravityocr.metrics.reading_order import OrderScore, order_edit
+from gravityocr.metrics.tables.table_html import normal_form
 from gravityocr.metrics.teds import TedsScore, score_teds
 
 
@@ -123,6 +124,9 @@ def score_by_rules(truth: PageTruth, markdown: str, rules: Rules) -> PageScore:
     ordered = _in_matching_order(blocks)
     if rules.lines_where_they_fit:
         ordered = split_where_lines_fit(ordered, gt.norm)
+    strangers: list[Block] = []
+    if rules.count_unmatched_text:
+        ordered, strangers = set_strangers_apart(ordered, gt)
     pred = block_lines(ordered, rules)
     matches = [compare_as_text(match) for match in match_blocks(gt, pred, rules)]
     matches = rescue_texts(matches, pred.items if rules.exact_positions else ordered)
@@ -130,6 +134,8 @@ def score_by_rules(truth: PageTruth, markdown: str, rules: Rules) -> PageScore:
     texts = [match for match in matches if is_scored_text(match)]
     formulas = [match for match in matches if match.category == FORMULA]
     pool = formula_pool(blocks)
+    if rules.count_unmatched_text:
+        pool, _ = set_strangers_apart(pool, target_lines(truth.formulas, rules))
     if truth.formulas or pool:
         formulas = match_formulas(truth.formulas, pool, formulas, rules)
     order = order_edit([(match.orders, match.pred_start) for match in [*texts, *formulas, *tables]])
@@ -144,6 +150,7 @@ def score_by_rules(truth: PageTruth, markdown: str, rules: Rules) -> PageScore:
             scored.append(FormulaSample(pair[0], pair[1], edit, match.attributes))
     if rules.count_unmatched_text:
         samples += _unmatched(matches, formulas, block_lines(ordered, MENDED))
+        samples += _unmatched((), (), block_lines(strangers, MENDED))
     return PageScore(
         truth.image_name,
         tuple(samples),
@@ -200,8 +207,8 @@ def _unmatched(matches: Sequence[Match], formulas: Sequence[Match], pred: Lines)
 
 def _match_tables(targets: Sequence[Target], blocks: Sequence[Block], rules: Rules) -> tuple[list[Match], int]:
     """Pair tables one to one by the distance of their normal forms; return the pairs and the number of extra ones."""
-    gt = [(target, norm) for target in targets if (norm := _normal_table(target.content))]
-    pred = [(block, norm) for block in blocks if (norm := _normal_table(block.content))]
+    gt = [(target, norm) for target in targets if (norm := _normal_table(target.content, rules))]
+    pred = [(block, norm) for block in blocks if (norm := _normal_table(block.content, rules))]
     cost = distances([norm for _, norm in gt], [norm for _, norm in pred])
     rows, columns = linear_sum_assignment(cost)
     chosen = dict(zip(map(int, rows), map(int, columns), strict=True))
@@ -223,5 +230,5 @@ def _match_tables(targets: Sequence[Target], blocks: Sequence[Block], rules: Rul
     return matches, len(pred) - len(chosen)
 
 
-def _normal_table(table: str) -> str:
-    return normalize_table(table) if "<table" in table.lower() else table
+def _normal_table(table: str, rules: Rules) -> str:
+    return normal_form(table, any_case=rules.lenient_tables) if "<table" in table.lower() else table

@@ -11,11 +11,11 @@ import numpy as np
 from gravityocr.metrics.omnidocbench import PageScore, score_by_rules
 from gravityocr.metrics.page_matching.page_truth import read_page
 from gravityocr.metrics.page_matching.rules import FAULTS, MENDED, OFFICIAL, official_but
-from gravityocr.metrics.runs.confidence import axis_intervals
+from gravityocr.metrics.runs.confidence import BootstrapConfig, axis_intervals
 
 AXES = ("text_edit", "cdm", "teds", "teds_struct", "order_edit")
 PAGE_AXES = ("text_edit", "teds", "teds_struct", "order_edit")
-MODES = ("official", "default")
+MODES = ("official", "ours")
 Record = dict[str, Any]
 Axes = Mapping[str, "float | np.ndarray[Any, np.dtype[np.float64]]"]
 Pair = tuple[str, str]
@@ -28,9 +28,9 @@ def page_record(page: dict[str, Any], markdown: str) -> Record:
     *Raises*: InputError where the annotation is not a page.
     """
     truth = read_page(page)
-    official, default = (score_by_rules(truth, markdown, rules) for rules in (OFFICIAL, MENDED))
+    official, ours = (score_by_rules(truth, markdown, rules) for rules in (OFFICIAL, MENDED))
     faults = {}
-    if _comparable(official) != _comparable(default):
+    if _comparable(official) != _comparable(ours):
         for name in FAULTS:
             mended = score_by_rules(truth, markdown, official_but(name))
             if _comparable(mended) != _comparable(official):
@@ -38,7 +38,7 @@ def page_record(page: dict[str, Any], markdown: str) -> Record:
     return {
         "image_name": truth.image_name,
         "attributes": truth.attributes,
-        "modes": {"official": _mode_record(official), "default": _mode_record(default)},
+        "modes": {"official": _mode_record(official), "ours": _mode_record(ours)},
         "faults": faults,
     }
 
@@ -70,23 +70,27 @@ def formula_pairs(records: Iterable[Record]) -> list[Pair]:
 def add_cdm(records: Sequence[Record], scores: Mapping[Pair, Mapping[str, Any]]) -> None:
     """Enter CDM into the pages: of a formula's predictions the best one counts.
 
-    `scores` maps every pair of `formula_pairs` to `f1`, `status` and `error`. Officially a formula whose reference
-    cannot be rendered scores 0; by default it is left out and listed.
+    `scores` maps every pair of `formula_pairs` to `f1`, `f1_strict`, `status` and `error`. Officially a formula whose
+    reference cannot be rendered scores 0; by default it is left out, and the others count by their strict score.
     """
     for record in records:
         for mode in MODES:
             page = record["modes"][mode]
+            key = "f1" if mode == "official" else "f1_strict"
             for sample in page["formulas"]:
-                best = max((scores[pred, sample["ref"]] for pred in sample["preds"]), key=lambda score: score["f1"])
-                skipped = mode == "default" and best["status"] == "ref_unrenderable"
-                sample |= {
-                    "cdm": None if skipped else best["f1"],
-                    "cdm_status": best["status"],
-                    "cdm_error": best["error"],
-                }
-            counted = [sample["cdm"] for sample in page["formulas"] if sample["cdm"] is not None]
-            missing = page["has_formulas"] and not page["formulas"]
-            page["cdm"] = sum(counted) / len(counted) if counted else 0.0 if missing else None
+                best = max((scores[pred, sample["ref"]] for pred in sample["preds"]), key=lambda score: score[key])
+                sample |= {f"cdm_{name}": best[name] for name in ("f1", "f1_strict", "status", "error")}
+                sample["cdm"] = None if mode == "ours" and _is_broken(sample) else best[key]
+            page["cdm"] = _page_cdm(page, [sample["cdm"] for sample in page["formulas"]])
+
+
+def _is_broken(sample: Record) -> bool:
+    return bool(sample["cdm_status"] == "ref_unrenderable")
+
+
+def _page_cdm(page: Record, scores: Sequence[float | None]) -> float | None:
+    missing = page["has_formulas"] and not page["formulas"]
+    return 0.0 if missing else _mean(scores)
 
 
 def overall(axes: Axes) -> Any:
@@ -94,19 +98,21 @@ def overall(axes: Axes) -> Any:
     return ((1 - axes["text_edit"]) + axes["cdm"] + axes["teds"]) * 100 / 3
 
 
-def summarize(records: Sequence[Record], mode: str) -> Record:
+def summarize(records: Sequence[Record], mode: str, seed: int = 0) -> Record:
     """Return the axes, Overall and its interval, the number of pages behind each, and the breakdowns, for one mode.
 
     An axis that no page has is None, and so is Overall then: a mean of what is left would compare with nothing.
     """
     pages = [record["modes"][mode] for record in records]
     known = {axis: [page.get(axis) for page in pages] for axis in AXES}
-    intervals = axis_intervals({axis: _with_nan(values) for axis, values in known.items()}, overall)
+    intervals = axis_intervals(
+        {axis: _with_nan(values) for axis, values in known.items()}, overall, BootstrapConfig(seed=seed)
+    )
     summary: Record = {"overall": intervals["overall"].value if "overall" in intervals else None}
     summary |= {axis: _mean(known[axis]) for axis in AXES}
     summary["n_pages"] = len(records)
     summary["n_pages_by_axis"] = {axis: sum(v is not None for v in known[axis]) for axis in AXES}
-    summary["ci95"] = {axis: list(interval.bounds) for axis, interval in intervals.items()}
+    summary["ci95"] = {axis: list(one.bounds) if one.bounds else None for axis, one in intervals.items()}
     summary["missing_axes"] = [axis for axis in AXES if summary[axis] is None]
     summary["n_samples"] = {kind: sum(len(page[kind]) for page in pages) for kind in ("texts", "tables", "formulas")}
     summary["n_extra_tables"] = sum(page["n_extra_tables"] for page in pages)
@@ -128,7 +134,8 @@ def _labels(attributes: Mapping[str, Any]) -> list[str]:
     labels: list[str] = []
     for key, value in attributes.items():
         # The special issues that concern a table are attributes of that table.
-        labels += [str(v) for v in value if "table" not in str(v)] if isinstance(value, list) else [f"{key}: {value}"]
+        values = [v for v in value if "table" not in str(v)] if isinstance(value, list) else [value]
+        labels += [f"{key}: {v}" for v in values]
     return labels
 
 
@@ -182,8 +189,8 @@ def differences(records: Sequence[Record]) -> list[Record]:
             "n_pages": len(pages),
             "effect": {a: e for a, e in effect.items() if e},
         }
-        if name == "skip_broken_references":
-            entry |= _broken_references(records)
+        if name in _CDM_FAULTS:
+            entry |= _cdm_fault(records, *_CDM_FAULTS[name])
         if entry["n_pages"]:
             found.append({"pages": [record["image_name"] for record in pages[:20]]} | entry)
     return found
@@ -199,24 +206,27 @@ def _effect(records: Sequence[Record], name: str, axis: str) -> float:
     return after - before if before is not None and after is not None else 0.0
 
 
-def _broken_references(records: Sequence[Record]) -> Record:
+def _cdm_fault(
+    records: Sequence[Record], concerns: Callable[[Record], bool], mended: Callable[[Record], float | None]
+) -> Record:
+    """Return what mending a fault of CDM changes: it shows once all formulas are scored."""
     pages = [record["modes"]["official"] for record in records]
-    broken = [
+    found = [
         record["image_name"]
         for record, page in zip(records, pages, strict=True)
         for sample in page["formulas"]
-        if sample.get("cdm_status") == "ref_unrenderable"
+        if "cdm" in sample and concerns(sample)
     ]
-    if not broken:
+    if not found:
         return {"n_pages": 0}
-    official = _mean(page["cdm"] for page in pages)
-    kept = (
-        _mean(s["cdm"] for s in page["formulas"] if s["cdm_status"] != "ref_unrenderable")
-        if page["formulas"]
-        else page["cdm"]
-        for page in pages
-    )
-    mended = _mean(kept)
-    effect = {"cdm": mended - official} if mended is not None and official is not None else {}
-    names = list(dict.fromkeys(broken))
-    return {"n_pages": len(names), "n_formulas": len(broken), "effect": effect, "pages": names[:20]}
+    before = _mean(page["cdm"] for page in pages)
+    after = _mean(_page_cdm(page, [mended(sample) for sample in page["formulas"]]) for page in pages)
+    effect = {"cdm": after - before} if before is not None and after is not None else {}
+    names = list(dict.fromkeys(found))
+    return {"n_pages": len(names), "n_formulas": len(found), "effect": effect, "pages": names[:20]}
+
+
+_CDM_FAULTS: dict[str, tuple[Callable[[Record], bool], Callable[[Record], float | None]]] = {
+    "skip_broken_references": (_is_broken, lambda sample: None if _is_broken(sample) else sample["cdm"]),
+    "cdm_sees_scripts": (lambda s: s["cdm_f1_strict"] != s["cdm_f1"], lambda sample: sample["cdm_f1_strict"]),
+}

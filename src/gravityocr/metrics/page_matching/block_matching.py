@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 from scipy.optimize import linear_sum_assignment
 
-from gravityocr.metrics.edit import ned
+from gravityocr.metrics.edit import edit_distance, ned
 from gravityocr.metrics.normalization import normalize_formula, normalize_text, strip_formula_delimiters
 from gravityocr.metrics.page_matching.formula_lines import split_formula
 from gravityocr.metrics.page_matching.markdown_blocks import Block
@@ -213,11 +213,13 @@ def _groups(gt: list[str], pred: list[str], categories: list[str], rules: Rules)
         if i in pairs:
             final.setdefault(pairs[i], []).append(i)
     done = set(pairs)
+    run_of = {j: columns for columns in final for j in columns} if rules.count_unmatched_text else {}
     for j, rows in _embedded(gt, pred, [i for i in free if categories[i] != FORMULA]).items():
         new = [i for i in rows if i not in done]
-        if rules.count_unmatched_text and _joint_distance(gt, pred, (j,), final.get((j,), []) + new) > FAR:
-            continue
-        final.setdefault((j,), []).extend(new)
+        columns = run_of.get(j, (j,))
+        if rules.count_unmatched_text:
+            new = _accounted_for(gt, " ".join(pred[k] for k in columns), final.get(columns, []), new)
+        final.setdefault(columns, []).extend(new)
         done.update(new)
     groups: list[Group] = []
     for columns, rows in final.items():
@@ -251,10 +253,21 @@ def _embedded(gt: list[str], pred: list[str], free: list[int]) -> dict[int, list
     return {j: rows for j, rows in found.items() if rows}
 
 
+def _accounted_for(gt: list[str], text: str, present: Sequence[int], new: Sequence[int]) -> list[int]:
+    """Return the new blocks that a prediction holds beside those that it has: a stretch of it counts for one block."""
+    rows = list(present)
+    n_edits = edit_distance(text, "".join(gt[i] for i in sorted(rows)))
+    for i in new:
+        n_edits_with = edit_distance(text, "".join(gt[k] for k in sorted([*rows, i])))
+        if n_edits_with < n_edits + len(gt[i]):
+            rows.append(i)
+            n_edits = n_edits_with
+    found = rows[len(present) :]
+    return found if ned(text, "".join(gt[i] for i in sorted(rows))) <= FAR else []
+
+
 def _joint_distance(gt: list[str], pred: list[str], columns: tuple[int, ...], rows: Sequence[int]) -> float:
-    if len(rows) > 1:
-        return ned(pred[columns[0]], "".join(gt[i] for i in sorted(set(rows))))
-    return ned(" ".join(pred[j] for j in columns), gt[rows[0]]) if rows else 1.0
+    return ned(" ".join(pred[j] for j in columns), "".join(gt[i] for i in sorted(set(rows)))) if rows else 1.0
 
 
 def _pair_leftovers(

@@ -57,7 +57,7 @@ def markdown_blocks(markdown: str, rules: Rules) -> list[Block]:
 
     *Source*: OmniDocBench v1.6, extraction of Markdown.
     """
-    blocks, text = _take_images(markdown)
+    blocks, text = _take_images(re.sub(r"\r\n?", "\n", markdown))
     text = _clean(text)
     tables = list(_latex_tables(text))
     blocks += [Block("table", table, start, end, "latex2html_table") for start, end, table in tables]
@@ -71,7 +71,7 @@ def markdown_blocks(markdown: str, rules: Rules) -> list[Block]:
     blocks += taken
     taken, text = _take_code(text)
     blocks += taken
-    blocks += _paragraphs(_unwrap_latex(text), rules)
+    blocks += _paragraphs(text, rules)
     blocks.sort(key=lambda block: block.start)
     return _at_most([block for block in blocks if block.content and not _is_inline_name(block)])
 
@@ -324,19 +324,13 @@ def _unwrap_latex(text: str) -> str:
 
 
 def _paragraphs(text: str, rules: Rules) -> list[Block]:
-    separator = "\n\n"
-    parts = text.split(separator)
-    if len(parts) == 1 and not rules.lines_where_they_fit:
-        separator = "\n"
-        parts = text.split(separator)
     blocks: list[Block] = []
-    at = 0
-    for part in parts:
-        start, end = at, at + len(part)
-        # The official positions leave out the separators, so that paragraphs drift ahead of tables and formulas.
-        at = end + (len(separator) if rules.exact_positions else 0)
+    for start, part in _parts(text if rules.exact_positions else _unwrap_latex(text), rules):
+        end = start + len(part)
         lines = [(where, line.strip()) for where, line in _lines(part, start) if line.strip()]
         paragraph = "\n".join(line for _, line in lines)
+        if rules.exact_positions:
+            paragraph = _unwrap_latex(paragraph)
         text = _html_text(paragraph).strip()
         if text:
             starts = tuple(where for where, _ in lines) if text == paragraph else ()
@@ -344,6 +338,18 @@ def _paragraphs(text: str, rules: Rules) -> list[Block]:
             blocks.append(Block("text", text, begin, end, "text_block", line_starts=starts))
             blocks += _rescue(text, begin, end, "text_formula")
     return blocks
+
+
+def _parts(text: str, rules: Rules) -> Iterator[tuple[int, str]]:
+    """Yield the paragraphs and where they begin."""
+    separator = r"\n[^\S\n]*\n" if rules.lines_where_they_fit else r"\n\n" if "\n\n" in text else r"\n"
+    at = drift = 0
+    for found in re.finditer(separator, text):
+        yield at - drift, text[at : found.start()]
+        at = found.end()
+        # The official positions leave out the separators, so that paragraphs drift ahead of tables and formulas.
+        drift += 0 if rules.exact_positions else len(found[0])
+    yield at - drift, text[at:]
 
 
 def _lines(text: str, start: int) -> Iterator[tuple[int, str]]:

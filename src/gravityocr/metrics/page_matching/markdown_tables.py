@@ -172,13 +172,13 @@ def _span_html(rows: list[list[tuple[str, int, int]]]) -> str:
         cells = []
         for text, columns, n_rows in row:
             # LaTeX leaves an empty cell below a multirow; HTML has none.
-            if covered.get(column, 0) and not text:
-                covered[column] -= 1
-            else:
+            below = bool(covered.get(column)) and not text
+            for i in range(column, column + columns):
+                covered[i] = max(covered.get(i, 0) - 1, 0) if below or n_rows == 1 else n_rows - 1
+            if not below:
                 spans = f' colspan="{columns}"' if columns > 1 else ""
                 spans += f' rowspan="{n_rows}"' if n_rows > 1 else ""
                 cells.append(f"<td{spans}>{html.escape(text, quote=False)}</td>")
-                covered |= {column + i: n_rows - 1 for i in range(columns)}
             column += columns
         out.append("<tr>" + "".join(cells) + "</tr>")
     return "<table>" + "".join(out) + "</table>" if out else ""

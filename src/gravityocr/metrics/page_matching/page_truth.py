@@ -39,27 +39,30 @@ def read_page(page: dict[str, Any]) -> PageTruth:
     *Raises*: InputError where the page lacks what every page has.
     """
     try:
-        info = page["page_info"]
-        name = PurePosixPath(str(info["image_path"])).name
-        layout = [item for item in page["layout_dets"] if isinstance(item, dict) and "category_type" in item]
-        relations = (page.get("extra") or {}).get("relation") or []
-        pairs = [
-            (relation["source_anno_id"], relation["target_anno_id"])
-            for relation in relations
-            if relation["relation_type"] == "truncated"
-        ]
-    except (KeyError, TypeError, AttributeError) as error:
+        return _read(page)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(
-            f"a page of the annotations has no {error}; expected OmniDocBench's JSON: a list of pages with page_info, "
-            "layout_dets and extra"
+            f"a page of the annotations cannot be read ({error!r}); expected OmniDocBench's JSON: a list of pages with "
+            "page_info, layout_dets and extra"
         ) from error
+
+
+def _read(page: dict[str, Any]) -> PageTruth:
+    info = page["page_info"]
+    name = PurePosixPath(str(info["image_path"])).name
+    layout = [item for item in page["layout_dets"] if isinstance(item, dict) and "category_type" in item]
+    relations = (page.get("extra") or {}).get("relation") or []
+    pairs = [
+        (relation["source_anno_id"], relation["target_anno_id"])
+        for relation in relations
+        if relation["relation_type"] == "truncated"
+    ]
     by_category: dict[str, list[Target]] = {}
     for item in [*_alone(layout, pairs), *_joined(layout, pairs)]:
         by_category.setdefault(item["category_type"], []).append(_target(item))
     mixed = [target for category in (*TEXT_CATEGORIES, "equation_isolated") for target in by_category.get(category, [])]
-    return PageTruth(
-        name, _in_order(mixed), _in_order(by_category.get("table", [])), dict(info.get("page_attribute") or {})
-    )
+    attributes = dict(info.get("page_attribute") or {})
+    return PageTruth(name, _in_order(mixed), _in_order(by_category.get("table", [])), attributes)
 
 
 def _in_order(targets: Iterable[Target]) -> list[Target]:

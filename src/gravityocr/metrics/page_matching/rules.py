@@ -19,16 +19,20 @@ class Rules:
     pipe_tables_as_markdown: bool = True
     lenient_tables: bool = True
     skip_broken_references: bool = True
+    cdm_sees_scripts: bool = True
 
 
 FAULTS: dict[str, str] = {
     "first_table_in_order": "the first predicted table never enters the predicted reading order",
     "count_unmatched_text": "predicted text that matches nothing costs nothing, or is paired with a missing block",
     "exact_positions": "paragraphs drift ahead of tables and formulas, and an empty block shifts all later ones",
-    "lines_where_they_fit": "single line breaks join paragraphs, unless the page has no blank line at all",
+    "lines_where_they_fit": (
+        "single line breaks and lines of spaces join paragraphs, unless the page has no blank line at all"
+    ),
     "pipe_tables_as_markdown": "cells of pipe tables that hold a colon or three dashes are dropped",
     "lenient_tables": "a bad colspan or upper-case tags score 0, and of two tables in one only the first counts",
     "skip_broken_references": "a formula whose reference TeX cannot render scores 0",
+    "cdm_sees_scripts": "CDM takes a subscript for a superscript, and bold for plain",
 }
 """Rule -> what the official scorer does instead."""
 
