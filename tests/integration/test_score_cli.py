@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from tests.score_runs import TABLE, WIDE, run, run_json, write_rows
+from tests.tex_tools import needs_tex
 
-from gravityocr.cli import app
-from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
-
-TABLE = "<table><tr><td>a</td><td>b</td></tr><tr><td>c</td><td>d</td></tr></table>"
-WIDE = "<table><tr><td colspan='2'>a</td></tr><tr><td>c</td><td>d</td></tr></table>"
-needs_tex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here: CDM renders formulas with it")
-
-
-def run(*args: object) -> tuple[int, str, str]:
-    """Run `gravityocr score`; return (exit code, stdout, the error's line)."""
-    result = CliRunner().invoke(app, ["score", *(str(arg) for arg in args)])
-    error = result.exception
-    if isinstance(error, GravityOCRError):
-        return (2 if isinstance(error, (CheckpointError, ConfigError)) else 1), result.stdout, str(error)
-    if error is not None and not isinstance(error, SystemExit):
-        raise error
-    return result.exit_code, result.stdout, result.stderr
-
-
-def run_json(*args: object, code: int = 0) -> dict[str, Any]:
-    found, out, error = run(*args, "--json")
-    assert found == code, error
-    return json.loads(out)
-
-
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+from gravityocr.errors import ConfigError
+from gravityocr.metrics.runs.score_run import SampleResult
 
 
 @pytest.fixture
@@ -67,7 +41,7 @@ def test_a_miss_names_id_field_golden_and_ours(tmp_path):
     row = {"id": "a", "type": "text", "pred": "Hello World", "gt": "Hello, World!", "edit_dist": 0.25, "norm_gt": "x"}
     golden = tmp_path / "golden.json"
     golden.write_text(json.dumps([row, {**row, "id": "b", "edit_dist": 0.0, "norm_gt": "HelloWorld"}]))
-    report = run_json("edit", "--golden", golden)
+    report = run_json("edit", "--golden", golden, code=1)
     assert report["n_pairs"] == 2 and report["n_misses"] == 1 and report["max_abs_diff"] == 1.0
     assert report["misses"] == [
         {"id": "a", "field": "edit_dist", "golden": 0.25, "ours": 0.0, "diff": 0.25},
@@ -76,7 +50,9 @@ def test_a_miss_names_id_field_golden_and_ours(tmp_path):
 
 
 def test_official_orders_are_met(cases_dir):
-    report = run_json("order", "--golden", cases_dir / "golden" / "golden_order_handed.json")
+    code, out, error = run("order", "--golden", cases_dir / "golden" / "golden_order_handed.json", "--json")
+    report = json.loads(out)
+    assert code == (1 if report["n_misses"] else 0), error
     assert report["by_type"]["unit"] == {"n_pairs": 20, "n_misses": 0}
     pages = report["by_type"]["page"]
     assert pages["n_pairs"] == 77 and pages["n_misses"] <= 0.05 * 77
@@ -96,7 +72,53 @@ def test_tables_of_jsonl(tables):
     assert report["mean"] == report["teds"] and report["teds_struct"] >= report["teds"]
     assert report["ci95"][0] <= report["mean"] <= report["ci95"][1]
     assert report["by_attribute"]["language"]["en"] == {"n_pairs": 1, "teds": 1.0, "teds_struct": 1.0}
-    assert report["statuses"]["ok"] == 2 and sum(report["statuses"].values()) == 3
+    assert report["statuses"] == {"no_table": 1, "ok": 2}
+    (row,) = report["not_ok"]
+    assert (row["id"], row["status"], report["n_not_ok"]) == ("text", "no_table", 1) and "has no table" in row["error"]
+    assert report["mode"] == "ours" and report["mean_axis"] == "teds"
+    assert report["axes"]["teds"]["n"] == 3 and "rough guide" in report["axes"]["teds"]["caution"]
+
+
+def test_pairs_come_from_stdin(tables):
+    assert run_json("teds", "--pairs", "-", stdin=tables.read_text()) == run_json("teds", "--pairs", tables)
+
+
+def test_tables_of_pipes_and_of_latex_are_read_unless_the_official_rules_are_asked_for(tmp_path):
+    pipes = "| a | b |\n|---|---|\n| c | d |"
+    latex = "\\begin{tabular}{cc} a & b \\\\ c & d \\end{tabular}"
+    rows = [{"id": "pipes", "pred": pipes, "ref": TABLE}, {"id": "latex", "pred": TABLE, "ref": latex}]
+    path = write_rows(tmp_path / "p.jsonl", rows)
+    assert run_json("teds", "--pairs", path)["teds"] == 1.0
+    assert run_json("teds", "--pairs", path, "--compat", "official")["statuses"] == {"no_table": 2}
+
+
+def test_samples_that_are_not_ok_are_told(tables, tmp_path):
+    code, out, error = run("teds", "--pairs", tables)
+    assert code == 0 and "no_table: 1 of 3 samples (text): the prediction has no table" in error
+    lines = out.splitlines()
+    assert lines[0].split() == ["axis", "ours", "95", "%", "CI", "n"] and lines[1].split()[:2] == ["teds", "0.5556"]
+    assert "language: zh" in out and "no_table 1, ok 2" in out
+    none = write_rows(tmp_path / "none.jsonl", [{"id": n, "pred": "x", "ref": TABLE} for n in range(120)])
+    code, out, error = run("teds", "--pairs", none, "--json")
+    assert "not one of 120 samples is ok" in error
+    assert json.loads(out)["n_not_ok"] == 120 and len(json.loads(out)["not_ok"]) == 100
+
+
+def test_what_was_not_scored_is_told_and_the_run_fails(tmp_path, monkeypatch):
+    from gravityocr.commands import score_pairs
+
+    def two_of_three(samples, _scorer, _config, _on_result):
+        scored = [SampleResult(sample.id, "ok", {"ned": 0.5}) for sample in samples[:2]]
+        return [*scored, SampleResult(samples[2].id, "timeout", None, "took longer than 1 s")]
+
+    monkeypatch.setattr(score_pairs, "run_samples", two_of_three)
+    path = write_rows(tmp_path / "p.jsonl", [{"id": f"s{n}", "pred": "x", "ref": "y"} for n in range(3)])
+    code, out, error = run("edit", "--pairs", path, "--json", "--report", tmp_path / "r.html")
+    report = json.loads(out)
+    told = "1 of 3 not scored: the mean is over the rest"
+    assert code == 1 and told in error and told in (tmp_path / "r.html").read_text()
+    assert report["n_scored"] == 2 and report["mean"] == 0.5 and report["n_failed"] == 1
+    assert report["not_ok"] == [{"id": "s2", "status": "timeout", "error": "took longer than 1 s"}]
 
 
 def test_modes_of_tables_differ_where_the_official_scorer_errs(tmp_path):
@@ -151,7 +173,7 @@ def test_results_are_taken_up(tables, tmp_path):
 def test_a_report_is_written(tables, tmp_path):
     path = tmp_path / "out" / "report.html"
     code, out, _ = run("teds", "--pairs", tables, "--report", path, "--worst", 2)
-    assert code == 0 and "n_pairs" in out
+    assert code == 0 and "pairs     3" in out
     html = path.read_text(encoding="utf-8")
     assert "2 of 3 samples" in html and html.count("<iframe sandbox") == 4 and "language" in html
 
@@ -186,6 +208,8 @@ def test_unimer_without_tex(tmp_path):
     assert report["ned"] == pytest.approx(1 / 3)
     assert report["by_attribute"]["subset"]["SPE"] == {"n_pairs": 2, "ned": 0.0}
     assert report["by_attribute"]["subset"]["HWE"] == {"n_pairs": 1, "ned": 1.0}
+    # The mean is always that of CDM: it must not turn into a distance where CDM is switched off.
+    assert report["mean_axis"] == "cdm" and report["mean"] is None and "cdm" not in report["axes"]
 
 
 @needs_tex
@@ -195,85 +219,6 @@ def test_unimer_with_cdm(tmp_path):
         (tmp_path / folder / "cpe.txt").write_text("x^{2}+y\n" if folder == "gt" else "x^2+y\n")
     report = run_json("unimer", "--gt", tmp_path / "gt", "--pred", tmp_path / "pred")
     assert report["by_attribute"]["subset"]["CPE"]["cdm"] == report["mean"] == 1.0 and report["ned"] < 0.5
-
-
-def test_pages_end_to_end_without_cdm(cases_dir, tmp_path):
-    folder = cases_dir / "golden" / "e2e"
-    path = tmp_path / "report.html"
-    report = run_json(
-        "omnidocbench", "--gt", folder / "gt.json", "--pred", folder / "pred_demo", "--compat", "official", "--no-cdm",
-        "--report", path,
-    )  # fmt: skip
-    golden = json.loads((cases_dir / "golden" / "golden_e2e_handed.json").read_text())["runs"]["demo"]["summary"]
-    for axis, name in {
-        "text_edit": "text_block_Edit_dist", "teds": "table_TEDS", "teds_struct": "table_TEDS_structure_only",
-        "order_edit": "reading_order_Edit_dist",
-    }.items():  # fmt: skip
-        assert report[axis] == pytest.approx(golden["metrics"][name]["raw"], abs=1e-3)
-    assert report["n_pages"] == 7 and report["overall"] is None and report["cdm"] is None
-    assert {axis: report[axis] for axis in report["modes"]["official"]} == report["modes"]["official"]
-    assert report["modes"]["default"]["order_edit"] != report["order_edit"] and report["differences"]
-    assert "Where the official scorer differs" in path.read_text(encoding="utf-8")
-
-
-def block(order: int, kind: str, **content: str) -> dict[str, Any]:
-    return {
-        "category_type": kind, "order": order, "anno_id": order, "ignore": False, "poly": [0, 0, 9, 0, 9, 9, 0, 9],
-        **content,
-    }  # fmt: skip
-
-
-@pytest.fixture
-def small_pages(tmp_path) -> tuple[Path, Path]:
-    """Two pages of a text and a table, the second without a prediction."""
-    pages = [
-        {
-            "page_info": {"image_path": f"{name}.png", "page_attribute": {"language": "english"}},
-            "layout_dets": [
-                block(1, "text_block", text="Some words stand here."),
-                block(2, "table", html=TABLE),
-            ],
-            "extra": {"relation": []},
-        }
-        for name in ("a", "b")
-    ]
-    gt, pred = tmp_path / "gt.json", tmp_path / "pred"
-    gt.write_text(json.dumps(pages))
-    pred.mkdir()
-    (pred / "a.md").write_text(f"Some words stand here.\n\n{TABLE}\n")
-    return gt, pred
-
-
-def test_a_page_without_a_prediction_counts_unless_the_official_rules_are_asked_for(small_pages):
-    gt, pred = small_pages
-    ours = run_json("omnidocbench", "--gt", gt, "--pred", pred, "--no-cdm", "--processes", 1, code=1)
-    assert ours["mode"] == "default" and ours["missing"] == ["b.png"]
-    assert (ours["text_edit"], ours["teds"], ours["n_pages"]) == (0.5, 0.5, 2)
-    official = run_json(
-        "omnidocbench", "--gt", gt, "--pred", pred, "--no-cdm", "--processes", 1, "--compat", "official", code=1
-    )
-    assert (official["text_edit"], official["teds"], official["n_pages"]) == (0.0, 0.5, 2)
-    (entry,) = [one for one in ours["differences"] if one["fault"] == "count_missing_pages"]
-    assert entry["pages"] == ["b.png"] and entry["effect"]["text_edit"] == 0.5
-
-
-@needs_tex
-def test_pages_with_cdm_have_an_overall(tmp_path):
-    page = {
-        "page_info": {"image_path": "a.png", "page_attribute": {}},
-        "layout_dets": [
-            block(1, "text_block", text="Some words stand here."),
-            block(2, "equation_isolated", latex="$$\\frac{a}{b} = c$$"),
-            block(3, "table", html=TABLE),
-        ],
-        "extra": {"relation": []},
-    }
-    (tmp_path / "gt.json").write_text(json.dumps([page]))
-    (tmp_path / "pred").mkdir()
-    (tmp_path / "pred" / "a.md").write_text(f"Some words stand here.\n\n$$\\frac{{a}}{{b}} = c$$\n\n{TABLE}\n")
-    report = run_json("omnidocbench", "--gt", tmp_path / "gt.json", "--pred", tmp_path / "pred", "--processes", 1)
-    assert report["overall"] == 100.0 and report["cdm"] == 1.0 and report["order_edit"] == 0.0
-    assert report["ci95"]["overall"] == [100.0, 100.0]
 
 
 # CDM -----------------------------------------------------------------------------------------------
@@ -308,37 +253,27 @@ def test_formulas_of_jsonl(tmp_path):
     ]
     report = run_json("cdm", "--pairs", write_rows(tmp_path / "p.jsonl", rows), "--results", tmp_path / "r.jsonl")
     assert report["n_pairs"] == 2 and report["mean"] == report["cdm"] == 0.5
+    assert report["not_ok"][0]["status"] == "pred_unrenderable"
     assert run_json("cdm", "--pairs", tmp_path / "p.jsonl", "--results", tmp_path / "r.jsonl") == report
 
 
-# Usage ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["teds"], "give one of --golden FILE, --pairs FILE and --pred DIR --ref DIR; 0 are given"),
-        (["teds", "--golden", "a", "--pairs", "b"], "2 are given"),
-        (["edit", "--pred", "a"], "--pred and --ref belong together"),
-        (["teds", "--pairs", "a", "--mode", "x"], "--mode 'x' is unknown; choose one of omnidocbench, pubtabnet"),
-        (["teds", "--pairs", "a", "--compat", "x"], "--compat 'x' is unknown"),
-        (["edit", "--pairs", "a", "--kind", "x"], "--kind 'x' is unknown"),
-        (["edit", "--pairs", "a", "--processes", "0"], "processes is 0"),
-        (["edit", "--pairs", "a", "--timeout", "0"], "timeout_s is 0"),
-        (["edit", "--pairs", "a", "--images", "nowhere"], "--images nowhere: is no folder"),
-        (["cdm", "--check", "--pairs", "a"], "--check scores its own pair"),
-        (["cdm", "--version", "2"], "--version '2' is unknown"),
-        (["cdm", "--golden", "a", "--version", "omnidocbench-1.5"], "none of omnidocbench-1.5"),
-    ],
-)
-def test_wrong_usage_is_told(args, message):
-    code, _, error = run(*args)
-    assert code == 2 and message in error
-
-
-def test_unreadable_input_is_told(tmp_path):
-    code, _, error = run("edit", "--pairs", tmp_path / "none.jsonl")
-    assert code == 1 and "none.jsonl: does not exist" in error
+@needs_tex
+def test_the_versions_of_cdm(tmp_path):
+    rows = [
+        {"id": "script", "pred": "x_2", "ref": "x^2"},
+        {"id": "broken", "pred": "x", "ref": r"\frac{a}{"},
+        {"id": "empty", "pred": "x", "ref": " "},
+    ]
+    path = write_rows(tmp_path / "p.jsonl", rows)
+    ours = run_json("cdm", "--pairs", path, "--results", tmp_path / "r.jsonl")
+    assert ours["mean"] == ours["cdm"] == ours["modes"]["ours"]["cdm"] < 1.0
+    assert [row["id"] for row in ours["skipped"]] == ["broken", "empty"] and ours["n_scored"] == 1
+    official = run_json("cdm", "--pairs", path, "--compat", "official", "--results", tmp_path / "r.jsonl")
+    assert official["mean"] == official["modes"]["official"]["cdm"] == pytest.approx(1 / 3, abs=1e-3)
+    assert official["skipped"] == [] and official["modes"] == ours["modes"]
+    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 3  # scored once for both
+    unimernet = run_json("cdm", "--pairs", path, "--compat", "official", "--version", "unimernet")
+    assert unimernet["mean"] == 1.0 and unimernet["n_skipped"] == 2
 
 
 def test_scoring_never_imports_torch(repo_root, tables):

@@ -9,11 +9,14 @@ from typing import Any
 
 import typer
 
-from gravityocr.commands.score_options import Run, echo, progress, tell_failures
+from gravityocr.commands import score_tell as tell
+from gravityocr.commands.score_options import Run
 from gravityocr.errors import InputError
 from gravityocr.metrics.runs.benchmark_sets import read_golden
 from gravityocr.metrics.runs.score_run import Sample, SampleResult, run_samples
 
+_N_MISSES = 20
+_LONGEST = 40  # characters of a value that is printed
 _ROUNDING = 1e-12  # 0.957 and 0.952 differ by 0.005 and no more, whatever floats make of it
 
 
@@ -73,7 +76,7 @@ def run_golden(
     scorer: Callable[[Any], dict[str, Any]] | None = None,
     score_all: Callable[[list[dict[str, Any]]], list[SampleResult]] | None = None,
 ) -> None:
-    """Score a file of official values, print the comparison, and exit 1 where a sample could not be scored.
+    """Score a file of official values, print the comparison, and exit 1 where a value is missed.
 
     `scorer` scores one row in a process of its own; `score_all` scores all rows.
 
@@ -88,10 +91,36 @@ def run_golden(
         assert scorer is not None
         samples = [Sample(str(row["id"]), {name: row[name] for name in check.inputs}) for row in rows]
         config = run.config({"golden": check.name})
-        with progress(check.name, len(samples)) as advance:
+        with tell.progress(check.name, len(samples)) as advance:
             results = run_samples(samples, scorer, config, advance)
-    report = compare(check, rows, results)
-    failed = tell_failures(results)
-    echo(report, run.as_json)
-    if failed:
+    finish_golden(compare(check, rows, results), results, run)
+
+
+def finish_golden(report: Mapping[str, Any], results: Sequence[SampleResult], run: Run) -> None:
+    """Print a comparison, and exit 1 where a value is missed or a sample was not scored."""
+    tell.not_ok([tell.status_of(result) for result in results], len(results))
+    if run.as_json:
+        tell.echo_json(report)
+    else:
+        tell.print_facts({name: value for name, value in report.items() if name != "misses"})
+        print_misses(report["misses"])
+    if report["n_misses"]:
         raise typer.Exit(1)
+
+
+def print_misses(misses: Sequence[Mapping[str, Any]]) -> None:
+    """Print the first misses, a line each."""
+    rows = []
+    for miss in misses[:_N_MISSES]:
+        why = miss.get("status") or f"{miss['diff']:.2g}"
+        rows.append([miss["id"], miss["field"], _short(miss["golden"]), _short(miss["ours"]), why])
+    if rows:
+        typer.echo()
+        tell.print_table(["missed", "field", "official", "ours", "difference"], rows, right=())
+    if len(misses) > _N_MISSES:
+        typer.echo(f"… {len(misses) - _N_MISSES} more; all are in --json")
+
+
+def _short(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value).replace("\n", "\\n")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … {len(text) - _LONGEST} more"

@@ -1,45 +1,82 @@
-"""What the commands of `gravityocr score` share: options, progress, and how a result is printed."""
+"""What the commands of `gravityocr score` share: options, and the checks that come before anything is read."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from gravityocr.errors import ConfigError
-from gravityocr.metrics.runs.datasets import Note
-from gravityocr.metrics.runs.score_run import RunConfig, SampleResult
+from gravityocr.metrics.runs.datasets import STDIN
+from gravityocr.metrics.runs.output_places import InputPlace, check_report_place, check_results_place, same_file
+from gravityocr.metrics.runs.score_run import RunConfig
 
-# Its own, and not that of the other commands, whose module imports torch.
-console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 1000)
 
-Golden = Annotated[Path | None, typer.Option(help="Compare with a file of official values.")]
-Pairs = Annotated[Path | None, typer.Option(help="JSONL of id, pred, ref.")]
+class Compat(StrEnum):
+    """Which of the two versions of a measure."""
+
+    ours = "ours"
+    official = "official"
+
+
+class TableMode(StrEnum):
+    """Which benchmark's TEDS."""
+
+    omnidocbench = "omnidocbench"
+    pubtabnet = "pubtabnet"
+
+
+class TextKind(StrEnum):
+    """What a text is normalised as."""
+
+    text = "text"
+    formula = "formula"
+    table = "table"
+
+
+class PageVersion(StrEnum):
+    """Which version of OmniDocBench; they differ in CDM."""
+
+    v16 = "v1.6"
+    v15 = "v1.5"
+
+
+class FormulaVersion(StrEnum):
+    """Whose CDM; the long names are those of the results."""
+
+    v16 = "v1.6"
+    v15 = "v1.5"
+    unimernet = "unimernet"
+    omnidocbench_16 = "omnidocbench-1.6"
+    omnidocbench_15 = "omnidocbench-1.5"
+
+
+Golden = Annotated[Path | None, typer.Option(help="Compare with a file of official values; exit 1 on a miss.")]
+Pairs = Annotated[Path | None, typer.Option(help="JSONL of id, pred, ref; - is stdin.")]
 Pred = Annotated[Path | None, typer.Option(help="A folder of predictions, paired with --ref by stem.")]
 Ref = Annotated[Path | None, typer.Option(help="A folder of references.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout.")]
 Processes = Annotated[int | None, typer.Option(help="Processes to score in; default: one a core.")]
 Timeout = Annotated[float, typer.Option(help="Seconds that one sample may take.")]
+TexTimeout = Annotated[float, typer.Option(help="Seconds that one run of TeX may take.")]
 Results = Annotated[Path | None, typer.Option(help="JSONL of per-sample results; a rerun takes them up.")]
 ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")]
 Images = Annotated[Path | None, typer.Option(help="A folder of pictures for the report, by stem.")]
-Worst = Annotated[int, typer.Option(min=0, help="Samples that the report shows, the worst first.")]
-Compat = Annotated[str, typer.Option(help="ours, or official: with the official scorer's faults.")]
-CdmVersion = Annotated[str, typer.Option(help="omnidocbench-1.6, omnidocbench-1.5 or unimernet.")]
+Worst = Annotated[int, typer.Option(min=0, help="Samples of a kind that the report shows, the worst first.")]
+CompatOption = Annotated[Compat, typer.Option(help="The measure as mended, or with the official scorer's faults.")]
+CdmVersion = Annotated[FormulaVersion, typer.Option(help="Whose constants CDM takes.")]
 Cache = Annotated[Path | None, typer.Option(help="A folder that keeps rendered formulas for later runs.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the bootstrap intervals.")]
+WithCdm = Annotated[bool, typer.Option("--cdm/--no-cdm", help="Without CDM, no TeX is needed.")]
 
-_N_LISTED = 5
+OF_A_REPORT = ("images", "worst")
+OF_A_SUMMARY = ("report", "images", "worst", "seed")
+OF_CDM = ("version", "cache")
 
 
 @dataclass(frozen=True)
@@ -58,14 +95,34 @@ class Run:
     def config(self, settings: Mapping[str, Any]) -> RunConfig:
         """Return the configuration of a run whose scores depend on `settings`.
 
-        *Raises*: ConfigError for values out of range, and for places that cannot be used.
+        *Raises*: ConfigError for values out of range.
         """
-        for name, path in (("--results", self.results), ("--report", self.report)):
-            if path is not None and path.is_dir():
-                raise ConfigError(f"{name} {path}: is a folder; name a file")
-        if self.images is not None and not self.images.is_dir():
-            raise ConfigError(f"--images {self.images}: is no folder; name the folder of the pictures")
         return RunConfig(self.n_processes, self.timeout_s, self.results, settings)
+
+    def check(self, inputs: Sequence[InputPlace], cache: Path | None = None) -> None:
+        """Check the options, that every input is there, and that nothing is written over what is not ours.
+
+        Nothing is made on the way.
+
+        *Raises*: ConfigError naming the option and what is wrong with it.
+        """
+        self.config({})
+        if self.images is not None and not os.path.isdir(self.images):
+            raise ConfigError(f"--images {self.images}: is no folder; name the folder of the pictures")
+        inputs = [place for place in inputs if place.path != STDIN]
+        for place in inputs:
+            if not os.path.exists(place.path):  # Path.exists raises for a name that is too long
+                raise ConfigError(f"{place.option} {place.path}: does not exist; name an existing file or folder")
+            if place.suffixes and not place.path.is_dir():
+                raise ConfigError(f"{place.option} {place.path}: is no folder; name the folder that holds the files")
+        if self.results is not None:
+            check_results_place(self.results, inputs=inputs)
+        if self.report is not None:
+            check_report_place(self.report, inputs=inputs)
+        if self.results is not None and self.report is not None and same_file(self.results, self.report):
+            raise ConfigError(f"--report {self.report}: is the file of --results too; name another file")
+        if cache is not None and os.path.exists(cache) and not os.path.isdir(cache):
+            raise ConfigError(f"--cache {cache}: is no folder; name one")
 
 
 def check_source(golden: Path | None, pairs: Path | None, pred: Path | None, ref: Path | None) -> None:
@@ -80,73 +137,23 @@ def check_source(golden: Path | None, pairs: Path | None, pred: Path | None, ref
         raise ConfigError(f"give one of --golden FILE, --pairs FILE and --pred DIR --ref DIR; {n_given} are given")
 
 
-def choice(option: str, value: str, choices: Sequence[str]) -> str:
-    """Return an option's value.
+def refuse_unused(ctx: typer.Context, names: Sequence[str], because: str) -> None:
+    """Check that no option was given that this form of the command has no use for.
 
-    *Raises*: ConfigError for one that is not among the choices.
+    *Raises*: ConfigError naming the option and the form.
     """
-    if value not in choices:
-        raise ConfigError(f"{option} {value!r} is unknown; choose one of {', '.join(choices)}")
-    return value
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if param.name in names and source is not None and source.name == "COMMANDLINE":
+            raise ConfigError(f"{param.opts[0]} has no use {because}; leave it out")
 
 
-@contextmanager
-def progress(title: str, n_samples: int) -> Iterator[Callable[[SampleResult], None]]:
-    """Show how far a scoring run is, and when it will end, on stderr."""
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("eta"),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(title, total=n_samples)
-        yield lambda _result: bar.advance(task)
+def refuse_for_golden(ctx: typer.Context, golden: Path | None, report: Path | None, *more: str) -> None:
+    """Check the options of the commands that compare with official values or, without --golden, score pairs.
 
-
-def tell_notes(notes: Sequence[Note], extra: Sequence[str]) -> None:
-    """Sum up on stderr what was wrong with the input."""
-    by_status: dict[str, list[Note]] = {}
-    for note in notes:
-        by_status.setdefault(note.status, []).append(note)
-    for status, found in by_status.items():
-        for note in found[:_N_LISTED]:
-            console.print(f"{status}: {note.id}: {note.message}", style="yellow", markup=False)
-        if len(found) > _N_LISTED:
-            console.print(f"{status}: and {len(found) - _N_LISTED} more", style="yellow", markup=False)
-    if extra:
-        listed = ", ".join(extra[:_N_LISTED]) + (", ..." if len(extra) > _N_LISTED else "")
-        console.print(f"not scored, for want of a reference: {listed} ({len(extra)})", style="yellow", markup=False)
-
-
-def tell_failures(results: Sequence[SampleResult]) -> list[dict[str, Any]]:
-    """Name on stderr the samples that were not scored, and return them as rows."""
-    failed = [result for result in results if result.status != "ok"]
-    for result in failed[:_N_LISTED]:
-        console.print(f"{result.status}: {result.id}: {result.error}", style="red", markup=False)
-    if len(failed) > _N_LISTED:
-        counts = Counter(result.status for result in failed)
-        console.print(f"not scored: {dict(counts)}", style="red", markup=False)
-    return [{"id": result.id, "status": result.status, "error": result.error} for result in failed]
-
-
-def echo(report: Mapping[str, Any], as_json: bool) -> None:
-    """Print a result: all of it as JSON, or its figures as a table."""
-    if as_json:
-        typer.echo(json.dumps(report))
-        return
-    table = Table(show_header=False, box=None)
-    for name, value in report.items():
-        text = _cell(value)
-        if text is not None:
-            table.add_row(name, text)
-    Console(highlight=False, markup=False).print(table)
-
-
-def _cell(value: object) -> str | None:
-    """Write a figure, a short list or the length of a long one; None where there is nothing to see."""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list) and value and all(isinstance(item, float) for item in value):
-        return " to ".join(f"{item:.6g}" for item in value)
-    if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False)[:400] if value else None
-    return None if value is None else str(value)
+    *Raises*: ConfigError for one that says nothing.
+    """
+    if golden is not None:
+        refuse_unused(ctx, (*OF_A_SUMMARY, *more), "with --golden")
+    elif report is None:
+        refuse_unused(ctx, OF_A_REPORT, "without --report")

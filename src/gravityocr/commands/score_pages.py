@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,31 +11,24 @@ from typing import Any
 
 import typer
 
-from gravityocr.commands.score_cdm import score_formulas
-from gravityocr.commands.score_golden import GoldenCheck, compare
-from gravityocr.commands.score_options import Run, console, echo, progress, tell_failures, tell_notes
+from gravityocr.commands import score_tell as tell
+from gravityocr.commands.score_cdm import cdm_settings, draw, require_tex, score_formulas
+from gravityocr.commands.score_golden import GoldenCheck, compare, finish_golden
+from gravityocr.commands.score_options import Run
+from gravityocr.commands.score_page_report import absences, page_report, print_pages
 from gravityocr.errors import InputError
 from gravityocr.metrics.cdm import CdmConfig
-from gravityocr.metrics.formulas.formula_pictures import draw_formulas
 from gravityocr.metrics.omnidocbench_summary import AXES, MODES, add_cdm, differences, formula_pairs, summarize
 from gravityocr.metrics.runs.benchmark_sets import PageSet, read_annotations, read_golden, read_omnidocbench
-from gravityocr.metrics.runs.confidence import Interval
+from gravityocr.metrics.runs.mode_changes import interaction
 from gravityocr.metrics.runs.page_tasks import golden_order_task, page_task
 from gravityocr.metrics.runs.score_file import digest
-from gravityocr.metrics.runs.score_report import (
-    BreakdownRow,
-    Report,
-    ReportAxis,
-    ReportSample,
-    find_image,
-    write_report,
-)
+from gravityocr.metrics.runs.score_report import write_report
 from gravityocr.metrics.runs.score_run import Sample, run_samples
 
 Record = dict[str, Any]
 _UNITS = ("edit", "gt", "pred")
 _PAGES = ("order_edit", "text_edit_page", "formula_edit_page")
-_HIGHER = {"overall", "cdm", "teds", "teds_struct"}
 
 
 # Official orders -----------------------------------------------------------------------------------
@@ -51,7 +45,7 @@ def golden_order(path: Path, run: Run) -> None:
         annotations = read_annotations(path.parent / "e2e" / "gt.json")
     samples = [Sample(str(row["id"]), _order_payload(path, row, annotations)) for row in rows]
     config = run.config({"golden": "order"})
-    with progress("order", len(samples)) as advance:
+    with tell.progress("order", len(samples)) as advance:
         results = run_samples(samples, golden_order_task, config, advance)
     check = GoldenCheck("order", (), (*_UNITS, *_PAGES))
     report = compare(check, rows, results)
@@ -63,10 +57,7 @@ def golden_order(path: Path, run: Run) -> None:
         }
         for kind in dict.fromkeys(row["type"] for row in rows)
     }
-    failed = tell_failures(results)
-    echo({**report, "by_type": by_type}, run.as_json)
-    if failed:
-        raise typer.Exit(1)
+    finish_golden({**report, "by_type": by_type}, results, run)
 
 
 def _order_payload(path: Path, row: Mapping[str, Any], annotations: Mapping[str, Record]) -> Record:
@@ -87,42 +78,74 @@ def _order_payload(path: Path, row: Mapping[str, Any], annotations: Mapping[str,
 def score_benchmark(gt: Path, pred: Path, mode: str, cdm: CdmConfig | None, run: Run) -> None:
     """Score predictions end to end, print the axes and Overall, and write the report.
 
-    `mode` is `default` or `official`; both are computed, and the differences reported. Without `cdm` that axis and
+    `mode` is `ours` or `official`; both are computed, and the differences reported. Without `cdm` that axis and
     Overall are null.
 
     *Raises*: InputError where ground truth or predictions cannot be read.
     """
     pages = read_omnidocbench(gt, pred)
-    tell_notes(pages.notes, pages.extra)
+    if cdm is not None:
+        require_tex(cdm, can_do_without=True)
+    tell.tell_notes(pages.notes, pages.extra)
     samples = [Sample(page.name, {"page": page.page, "markdown": page.markdown or ""}) for page in pages.pages]
-    with progress("pages", len(samples)) as advance:
+    with tell.progress("pages", len(samples)) as advance:
         results = run_samples(samples, page_task, run.config({"metric": "omnidocbench"}), advance)
-    failed = tell_failures(results)
     records = [result.score for result in results if result.score is not None]
     if cdm is not None:
         add_cdm(records, _score_formulas(records, cdm, run))
     found = [*_skip_missing(records, set(pages.missing)), *differences(records)]
-    summaries = {name: summarize(records, name) for name in MODES}
-    summary = summaries[mode]
-    echo(
-        {
-            **summary,
-            "mode": mode,
-            "modes": {name: {axis: one[axis] for axis in ("overall", *AXES)} for name, one in summaries.items()},
-            "differences": found,
-            "missing": list(pages.missing),
-            "extra": list(pages.extra),
-            "notes": [asdict(note) for note in pages.notes],
-            "failed": failed,
-        },
-        run.as_json,
-    )
+    failed = [tell.status_of(result) for result in results if result.score is None]
+    statuses = [*failed, *(row for record in records for row in _statuses(record, mode))]
+    listed = tell.not_ok(statuses, len(statuses))
+    warnings = tell.not_scored(len(failed), len(results), "pages")
+    warnings += tell.nothing_is_ok(len(failed), len(results), "page")
+    whole = {
+        **_figures(records, mode, found, cdm is not None, run.seed),
+        "statuses": dict(Counter(row["status"] for row in statuses)),
+        **listed,
+        "missing": list(pages.missing),
+        "extra": list(pages.extra),
+        "notes": [asdict(note) for note in pages.notes],
+        "n_failed": len(failed),
+        "failed": failed[: tell.MOST_LISTED],
+    }
+    if run.as_json:
+        tell.echo_json(whole)
+    else:
+        print_pages(whole)
     if run.report is not None:
-        report = _report(pages, records, summary, found, mode, f"{pred} against {gt}", run)
-        write_report(run.report, report, run.n_worst, draw_formulas if cdm is not None else None)
-        console.print(f"report: {run.report}", markup=False)
+        _write(pages, records, whole, f"{pred} against {gt}", warnings, cdm, run)
     if failed or any(note.status != "empty_prediction" for note in pages.notes):
         raise typer.Exit(1)
+
+
+def _figures(records: Sequence[Record], mode: str, found: list[Record], with_cdm: bool, seed: int) -> Record:
+    """Return the summary of one mode, the axes of both, and what lies between them."""
+    summaries = {name: summarize(records, name, seed) for name in MODES}
+    modes = {name: {axis: one[axis] for axis in ("overall", *AXES)} for name, one in summaries.items()}
+    return {
+        **summaries[mode],
+        "mode": mode,
+        "modes": modes,
+        "absent": absences(summaries[mode], with_cdm),
+        "differences": found,
+        "interaction": interaction(modes["official"], modes["ours"], found),
+    }
+
+
+def _statuses(record: Record, mode: str) -> list[tell.StatusRow]:
+    """Return the status of every table and formula of a page."""
+    page, name = record["modes"][mode], record["image_name"]
+    rows = [
+        {"id": f"{name}, table {n}", "status": table["teds"]["status"], "error": table["teds"]["error"]}
+        for n, table in enumerate(page["tables"], start=1)
+    ]
+    rows += [
+        {"id": f"{name}, formula {n}", "status": formula["cdm_status"], "error": formula["cdm_error"]}
+        for n, formula in enumerate(page["formulas"], start=1)
+        if "cdm_status" in formula
+    ]
+    return rows
 
 
 def _skip_missing(records: Sequence[Record], missing: set[str]) -> list[Record]:
@@ -165,76 +188,23 @@ def _score_formulas(records: Sequence[Record], config: CdmConfig, run: Run) -> d
     """Score every different pair of formulas once."""
     pairs = formula_pairs(records)
     samples = [Sample(f"formula {digest(pair)}", {"pred": pair[0], "ref": pair[1]}) for pair in pairs]
-    with progress("formulas", len(samples)) as advance:
-        settings = run.config({"metric": "cdm", "version": config.version})
+    with tell.progress("formulas", len(samples)) as advance:
+        settings = run.config({"metric": "cdm", **cdm_settings(config)})
         results = score_formulas(samples, config, settings, advance)
     return {pair: result.score for pair, result in zip(pairs, results, strict=True) if result.score is not None}
 
 
-# The report ----------------------------------------------------------------------------------------
-
-
-def _report(
+def _write(
     pages: PageSet,
     records: Sequence[Record],
-    summary: Record,
-    found: Sequence[Record],
-    mode: str,
+    whole: Record,
     source: str,
+    warnings: Sequence[str],
+    cdm: CdmConfig | None,
     run: Run,
-) -> Report:
-    axes = [_axis(name, summary) for name in ("overall", *AXES)]
-    breakdown = [
-        BreakdownRow(title, label, int(row.get("n_pages", row.get("n_samples", 0))), {a: row.get(a) for a in AXES})
-        for title, key in (("page", "by_page_attribute"), ("block", "by_block_attribute"))
-        for label, row in summary[key].items()
-    ]
-    samples = [sample for record in records for sample in _samples(record, mode, run.images)]
-    texts = [f"{one['official']} ({one['n_pages']} pages; mending it: {_effects(one['effect'])})" for one in found]
-    facts = {"pages": len(pages.pages), "mode": mode, "missing": len(pages.missing)}
-    return Report("OmniDocBench", source, axes, samples, breakdown, pages.notes, texts, facts)
-
-
-def _axis(name: str, summary: Record) -> ReportAxis:
-    interval = None
-    if summary[name] is not None and name in summary["ci95"]:
-        n = summary["n_pages"] if name == "overall" else summary["n_pages_by_axis"][name]
-        low, high = summary["ci95"][name]
-        interval = Interval(summary[name], low, high, n)
-    whole = name == "overall"
-    return ReportAxis(name, interval, name in _HIGHER, top=100.0 if whole else 1.0, main=whole)
-
-
-def _effects(effect: Mapping[str, float]) -> str:
-    return ", ".join(f"{axis} {change:+.4f}" for axis, change in effect.items()) or "no axis changes"
-
-
-def _samples(record: Record, mode: str, images: Path | None) -> list[ReportSample]:
-    """Return what a reader may look at: the page's text, and each of its tables and formulas."""
-    name, page = record["image_name"], record["modes"][mode]
-    image = find_image(images, name) or find_image(images, Path(name).stem) if images is not None else None
-    found = []
-    if page["text_edit"] is not None:
-        pred, ref = ("\n\n".join(text[key] for text in page["texts"] if text[key]) for key in ("text", "ref"))
-        values = {axis: page.get(axis) for axis in AXES if page.get(axis) is not None}
-        found.append(ReportSample(name, "page", pred, ref, 1.0 - page["text_edit"], values, image=image))
-    for number, table in enumerate(page["tables"], start=1):
-        score = table["teds"]
-        values = {"teds": score["teds"], "teds_struct": score["teds_struct"]}
-        found.append(
-            ReportSample(
-                f"{name}, table {number}", "table", table["pred"], table["ref"], score["teds"], values, score["status"],
-                score["error"], image=image,
-            )
-        )  # fmt: skip
-    for number, formula in enumerate(page["formulas"], start=1):
-        cdm = formula.get("cdm")
-        pred = formula["preds"][0] if formula["preds"] else ""
-        goodness = cdm if "cdm" in formula else 1.0 - formula["edit"]["ned"]
-        found.append(
-            ReportSample(
-                f"{name}, formula {number}", "formula", pred, formula["ref"], goodness,
-                {"cdm": cdm, "edit": formula["edit"]["ned"]}, formula.get("cdm_status", "ok"), formula.get("cdm_error"),
-            )
-        )  # fmt: skip
-    return found
+) -> None:
+    assert run.report is not None
+    version = cdm.version if cdm is not None else None
+    report = page_report(pages, records, whole, source, warnings, version, run)
+    write_report(run.report, report, run.n_worst, draw if cdm is not None else None)
+    tell.console.print(f"report: {run.report}", markup=False)

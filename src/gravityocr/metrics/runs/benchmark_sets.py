@@ -230,29 +230,40 @@ def _table_type(html: str) -> str:
 def read_unimer(gt: Path, pred: Path) -> PairSet:
     """Read UniMER-Test: `spe.txt`, `cpe.txt`, `sce.txt`, `hwe.txt` with one formula a line, and predictions.
 
-    Predictions are a folder of such files (as many lines) or JSONL of `id, pred` with ids such as `spe/0000012`.
-    The attribute `subset` is SPE, CPE, SCE or HWE.
+    Predictions are a folder of `<subset>.txt` (a line for each formula) or `<subset>.jsonl`, or one JSONL file; rows
+    of JSONL hold `id` and `pred`, the ids being such as `spe/0000012`, lines counted from 0. The attribute `subset` is
+    SPE, CPE, SCE or HWE. Lines that a `.txt` lacks at its end are missing predictions.
 
-    *Raises*: InputError naming file and line, or the counts that differ.
+    *Raises*: InputError naming file and line.
     """
     truth = {name: _lines(gt / f"{name}.txt") for name in UNIMER_SUBSETS if (gt / f"{name}.txt").is_file()}
     if not truth:
         list_folder(gt)
         raise InputError(f"{gt}: holds none of spe.txt, cpe.txt, sce.txt, hwe.txt; name the folder of UniMER-Test")
-    by_id, notes = _unimer_lines(pred, truth) if pred.is_dir() else _named_predictions(pred, "id", ("pred",))
+    if pred.is_dir():
+        by_id, unused, notes = _unimer_folder(pred, truth)
+    else:
+        (by_id, notes), unused = _named_predictions(pred, "id", ("pred",)), []
     faults = {f"{name}.txt": fault for name, (_, fault) in truth.items() if fault}
     notes += [Note(name, "bad_encoding", f"{gt / name}: {fault}") for name, fault in faults.items()]
     pairs = []
     for subset, (lines, _) in truth.items():
         for number, ref in enumerate(lines):
-            name = f"{subset}/{number:07d}"
+            name = _unimer_id(subset, number)
             pairs.append(Pair(name, by_id.get(name, ""), ref, {"subset": subset.upper()}, image=name))
     wanted = {pair.id for pair in pairs}
     missing = tuple(pair.id for pair in pairs if pair.id not in by_id)
     if len(missing) == len(pairs):
-        raise InputError(f"{pred}: holds no prediction for {gt}; its ids are those of {names(sorted(wanted))}")
-    extra = tuple(name for name in by_id if name not in wanted)
+        raise InputError(
+            f"{pred}: holds no prediction for {gt}; name a folder of spe.txt or spe.jsonl (cpe, sce, hwe), or JSONL "
+            f"with the ids {names(sorted(wanted))}"
+        )
+    extra = (*(name for name in by_id if name not in wanted), *unused)
     return PairSet(tuple(pairs), missing, extra, (*notes, *prediction_notes(pairs, missing)))
+
+
+def _unimer_id(subset: str, number: int) -> str:
+    return f"{subset}/{number:07d}"
 
 
 def _lines(path: Path) -> tuple[list[str], str | None]:
@@ -261,23 +272,42 @@ def _lines(path: Path) -> tuple[list[str], str | None]:
     return [line.strip() for line in (lines[:-1] if lines[-1] == "" else lines)], fault
 
 
-def _unimer_lines(folder: Path, truth: Mapping[str, tuple[list[str], str | None]]) -> tuple[dict[str, str], list[Note]]:
+def _unimer_folder(
+    folder: Path, truth: Mapping[str, tuple[list[str], str | None]]
+) -> tuple[dict[str, str], list[str], list[Note]]:
+    """Return predictions by id, the files that are none, and what was wrong."""
     found: dict[str, str] = {}
     notes: list[Note] = []
+    files = [path for path in list_folder(folder) if path.is_file() and not path.name.startswith(".")]
+    used: list[Path] = []
     for subset, (references, _) in truth.items():
-        path = folder / f"{subset}.txt"
-        if not path.is_file():
-            continue
-        lines, fault = _lines(path)
-        if fault:
-            notes.append(Note(path.name, "bad_encoding", f"{path}: {fault}"))
-        if len(lines) != len(references):
-            raise InputError(
-                f"{path}: has {len(lines)} lines for {len(references)} formulas, so it cannot be told which belongs to "
-                "which; write one line a formula, empty where there is none, or hand JSONL of id and pred"
+        own = [path for path in files if path.name in (f"{subset}.txt", f"{subset}.jsonl")]
+        if len(own) > 1:
+            raise InputError(f"{folder}: holds {own[0].name} and {own[1].name}; keep one of them")
+        for path in own:
+            if path.suffix == ".jsonl":
+                more, told = _named_predictions(path, "id", ("pred",))
+            else:
+                more, told = _unimer_lines(path, subset, len(references))
+            found |= more
+            notes += told
+            used.append(path)
+    return found, [path.name for path in files if path not in used], notes
+
+
+def _unimer_lines(path: Path, subset: str, n_formulas: int) -> tuple[dict[str, str], list[Note]]:
+    lines, fault = _lines(path)
+    notes = [Note(path.name, "bad_encoding", f"{path}: {fault}")] if fault else []
+    if len(lines) != n_formulas:
+        what = "the last are scored as empty" if len(lines) < n_formulas else "the last are not scored"
+        notes.append(
+            Note(
+                path.name, "line_count",
+                f"{path}: has {len(lines)} lines for {n_formulas} formulas; {what}, and scores are wrong from where a "
+                "line is amiss: write an empty line where there is no prediction, or JSONL of id and pred",
             )
-        found |= {f"{subset}/{number:07d}": line for number, line in enumerate(lines)}
-    return found, notes
+        )  # fmt: skip
+    return {_unimer_id(subset, number): line for number, line in enumerate(lines)}, notes
 
 
 def _named_predictions(path: Path, id_key: str, keys: Sequence[str]) -> tuple[dict[str, str], list[Note]]:

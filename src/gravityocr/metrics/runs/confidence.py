@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gravityocr.errors import ConfigError
 
 Array = NDArray[np.float64]
+FEW = 30  # below, percentile intervals are known to be too short
 _CHUNK = 2_000_000  # drawn indices held at a time: 16 MB
 
 
@@ -38,17 +39,27 @@ class BootstrapConfig:
 
 @dataclass(frozen=True)
 class Interval:
-    """A statistic and its confidence interval; `n` counts the pages (or samples) that it rests on."""
+    """A statistic and its confidence interval; `n` counts the pages (or samples) that it rests on.
+
+    `low` and `high` are None where fewer than two pages leave nothing to draw from.
+    """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     n: int
 
     @property
-    def bounds(self) -> tuple[float, float]:
-        """Return (low, high)."""
-        return self.low, self.high
+    def bounds(self) -> tuple[float, float] | None:
+        """Return (low, high), None where there is no interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def caution(self) -> str | None:
+        """Say what is wrong with an interval of few pages, None where nothing is."""
+        if self.bounds is None:
+            return f"n = {self.n}: no interval" + (", for a part rests on one page alone" if self.n > 1 else "")
+        return f"n = {self.n}: few, the interval is a rough guide" if self.n < FEW else None
 
 
 def mean_interval(
@@ -74,7 +85,8 @@ def ratio_interval(
 ) -> Interval | None:
     """Return sum(numerators) / sum(denominators) with its interval; one entry a page.
 
-    None where the denominators sum to nothing, which a draw may do too: such draws are left out.
+    None where the denominators sum to nothing, which a draw may do too: such draws are left out. Of fewer than two
+    pages there is a value, but no interval.
     """
     above, below = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
     if above.shape != below.shape or above.ndim != 1:
@@ -124,7 +136,10 @@ def axis_intervals(
             if one is not None:
                 found[name] = one
     if overall is not None and n_pages:
-        one = _interval(whole, n_pages, float(whole(everything)[0]), n_pages, config)
+        # A draw without the one page of an axis has no overall: its interval would know nothing of that axis.
+        n_least = min((one.n for one in found.values()), default=0)
+        one = _interval(whole, n_pages, float(whole(everything)[0]), n_pages if n_least > 1 else n_least, config)
+        one = replace(one, n=n_pages) if one is not None else None
         if one is not None:
             found["overall"] = one
     return found
@@ -141,6 +156,8 @@ def _interval(
     config = config or BootstrapConfig()
     if math.isnan(value):
         return None
+    if n < 2:
+        return Interval(value, None, None, n)
     random = np.random.default_rng(config.seed)
     n_rows = max(1, _CHUNK // n_pages)
     parts = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import Any, Literal
 
 from gravityocr.errors import InputError
 
-NoteStatus = Literal["missing_prediction", "empty_prediction", "bad_encoding"]
+NoteStatus = Literal["missing_prediction", "empty_prediction", "bad_encoding", "line_count"]
+
+STDIN = Path("-")
 
 TEXT_SUFFIXES = (".html", ".htm", ".md", ".mmd", ".txt", ".tex")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -61,11 +64,13 @@ class PairSet:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file.
+    """Read a file, or stdin where it is `-`.
 
     *Raises*: InputError where that is impossible.
     """
     try:
+        if path == STDIN:
+            return sys.stdin.buffer.read()
         return path.read_bytes()
     except FileNotFoundError as error:
         raise InputError(f"{path}: does not exist; name an existing file") from error
@@ -173,7 +178,7 @@ def _kind(value: object) -> str:
 def read_pairs(path: Path) -> PairSet:
     """Read JSONL pairs: `id`, `pred`, `ref` a line, and where given `attributes` (an object) and `image`.
 
-    A `pred` that is null is a missing prediction.
+    The path `-` is stdin. A `pred` that is null is a missing prediction.
 
     *Raises*: InputError for a line that is no such object, and for an id that comes twice.
     """

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +31,13 @@ def code_digest() -> str:
     for path in sorted(_METRICS.rglob("*.py")):
         hashed.update(path.relative_to(_METRICS).as_posix().encode() + b"\0" + path.read_bytes())
     return hashed.hexdigest()[:_LENGTH]
+
+
+def run_facts(settings: Mapping[str, Any]) -> dict[str, object]:
+    """Return what a report says of its making: version, date, code and settings."""
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    facts: dict[str, object] = {"gravityocr": __version__, "made": now, "code": code_digest()}
+    return facts | {name: value for name, value in settings.items() if value is not None}
 
 
 class ResultsFile:

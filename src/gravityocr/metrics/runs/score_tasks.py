@@ -8,15 +8,22 @@ from typing import Any
 
 from gravityocr.metrics.edit import ned, text_edit
 from gravityocr.metrics.normalization import normalize_formula, normalize_text
+from gravityocr.metrics.runs.table_input import table_as_html
 from gravityocr.metrics.teds import score_teds
 
 Payload = Mapping[str, Any]
 
 
 def teds_task(payload: Payload) -> dict[str, Any]:
-    """Score a table: `pred`, `ref`, `mode`, `compat`, and `budget` where the usual one will not do."""
+    """Score a table: `pred`, `ref`, `mode`, `compat`, and `budget` where the usual one will not do.
+
+    Without `compat`, tables of pipes and of LaTeX are read as HTML first.
+    """
+    pred, ref = payload["pred"], payload["ref"]
+    if not payload["compat"]:
+        pred, ref = table_as_html(pred), table_as_html(ref)
     options = {"budget": payload["budget"]} if payload.get("budget") is not None else {}
-    score = score_teds(payload["pred"], payload["ref"], mode=payload["mode"], compat=payload["compat"], **options)
+    score = score_teds(pred, ref, mode=payload["mode"], compat=payload["compat"], **options)
     return {**asdict(score), "n_nodes": list(score.n_nodes)}
 
 

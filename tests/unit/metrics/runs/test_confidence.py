@@ -16,7 +16,8 @@ def test_the_mean_of_equal_values_is_certain():
 
 
 def test_one_value_and_none():
-    assert mean_interval([0.5]) == Interval(0.5, 0.5, 0.5, 1)
+    assert mean_interval([0.5]) == Interval(0.5, None, None, 1)
+    assert mean_interval([0.5]).bounds is None
     assert mean_interval([]) is None
     assert ratio_interval([1.0], [0.0]) is None
 
@@ -64,7 +65,7 @@ def test_a_ratio_weighs_pages_by_their_length():
 
 def test_pages_without_length_count_for_nothing():
     found = ratio_interval([1.0, 0.0, 0.0], [4.0, 0.0, 0.0])
-    assert found == Interval(0.25, 0.25, 0.25, 1)
+    assert found == Interval(0.25, None, None, 1)
 
 
 def test_numerators_and_denominators_belong_together():
@@ -85,6 +86,21 @@ def test_axes_leave_pages_out_and_share_their_draws():
     assert found["overall"].value == pytest.approx(72.5)
     # text and table rise and fall on the same pages, so their difference varies less than either alone would have it
     assert found["overall"].high - found["overall"].low < 50 * (0.2 + 0.3)
+
+
+def test_overall_has_no_interval_where_an_axis_rests_on_one_page():
+    found = axis_intervals(
+        {"a": [0.1, 0.2, 0.3], "b": [math.nan, 0.5, math.nan]}, lambda means: means["a"] + means["b"]
+    )
+    assert found["b"].bounds is None and found["a"].bounds is not None
+    assert found["overall"].bounds is None and found["overall"].n == 3
+    assert found["overall"].value == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(("n", "told"), [(1, "no interval"), (2, "rough guide"), (29, "rough guide"), (30, None)])
+def test_few_pages_are_told(n, told):
+    caution = mean_interval([0.1 * (k % 3) for k in range(n)]).caution
+    assert (caution is None) == (told is None) and (told or "") in (caution or "")
 
 
 def test_overall_is_absent_where_an_axis_is():

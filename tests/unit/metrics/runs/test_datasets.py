@@ -309,13 +309,42 @@ def test_unimer_by_lines_and_by_id(tmp_path):
     assert found.pairs[-1].pred == "D" and found.extra == ("cpe/0000000",)
 
 
+def test_unimer_takes_lines_or_rows_of_a_subset_and_lists_what_it_does_not_use(tmp_path):
+    gt, pred = tmp_path / "gt", tmp_path / "pred"
+    for name, text in {"spe.txt": "a\nb\n", "cpe.txt": "c\n"}.items():
+        write(gt / name, text)
+    write(pred / "spe.txt", "a\nb\n")
+    write_rows(pred / "cpe.jsonl", [{"id": "cpe/0000000", "pred": "C"}, {"id": "cpe/0000009", "pred": ""}])
+    write(pred / "sce.txt", "no reference\n")
+    write(pred / "CPE.txt", "c\n")
+    found = read_unimer(gt, pred)
+    assert [pair.pred for pair in found.pairs] == ["a", "b", "C"] and not found.missing and not found.notes
+    assert found.extra == ("cpe/0000009", "CPE.txt", "sce.txt")
+    write(pred / "spe.jsonl", "{}")
+    with pytest.raises(InputError, match=r"holds spe\.jsonl and spe\.txt; keep one of them"):
+        read_unimer(gt, pred)
+
+
+@pytest.mark.parametrize(
+    ("lines", "preds", "missing", "extra", "told"),
+    [
+        ("a\n", ["a", ""], ("spe/0000001",), (), "has 1 lines for 2 formulas; the last are scored as empty"),
+        ("a\nb\nc\n", ["a", "b"], (), ("spe/0000002",), "has 3 lines for 2 formulas; the last are not scored"),
+    ],
+)
+def test_a_line_too_few_or_too_many_is_told_and_the_rest_is_scored(tmp_path, lines, preds, missing, extra, told):
+    write(tmp_path / "gt" / "spe.txt", "a\nb\n")
+    write(tmp_path / "pred" / "spe.txt", lines)
+    found = read_unimer(tmp_path / "gt", tmp_path / "pred")
+    assert [pair.pred for pair in found.pairs] == preds
+    assert (found.missing, found.extra) == (missing, extra)
+    assert found.notes[0].status == "line_count" and told in found.notes[0].message
+
+
 def test_faults_of_unimer_are_named(tmp_path):
     gt, pred = tmp_path / "gt", tmp_path / "pred"
     write(gt / "spe.txt", "a\nb\n")
-    write(pred / "spe.txt", "a\n")
-    with pytest.raises(InputError, match=r"spe\.txt: has 1 lines for 2 formulas"):
-        read_unimer(gt, pred)
-    (pred / "spe.txt").unlink()
+    pred.mkdir()
     with pytest.raises(InputError, match="holds no prediction for"):
         read_unimer(gt, pred)
     (gt / "spe.txt").unlink()

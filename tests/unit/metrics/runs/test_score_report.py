@@ -11,20 +11,12 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from gravityocr.errors import InputError
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.metrics.runs.confidence import Interval
 from gravityocr.metrics.runs.datasets import Note
 from gravityocr.metrics.runs.report_diff import MOST_CHARS, diff_html, shown, table_markup
-from gravityocr.metrics.runs.score_report import (
-    BreakdownRow,
-    Report,
-    ReportAxis,
-    ReportSample,
-    find_image,
-    number,
-    render_report,
-    write_report,
-)
+from gravityocr.metrics.runs.report_model import BreakdownRow, ModeRow, Report, ReportAxis, ReportSample, number
+from gravityocr.metrics.runs.score_report import find_image, render_report, write_report
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -60,7 +52,7 @@ class Page(HTMLParser):
 
 
 def sample(n: int = 0, kind: str = "table", pred: str = "p", ref: str = "r", goodness: float | None = 0.5, **more):
-    return ReportSample(f"sample {n}", kind, pred, ref, goodness, {"teds": goodness}, **more)
+    return ReportSample(f"sample {n}", kind, pred, ref, goodness, "TEDS", {"teds": goodness}, **more)
 
 
 def report(samples, **more) -> Report:
@@ -71,17 +63,19 @@ def report(samples, **more) -> Report:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_markup_stays_text(kind, text):
     samples = [
-        ReportSample(text, kind, text, text[::-1], 0.1, {text: 0.1}, text, text, {text: text}),
+        ReportSample(text, kind, text, text[::-1], 0.1, text, {text: 0.1}, text, text, text, {text: text}),
         ReportSample("other", kind, text[::-1], text, 0.2),
     ]
     notes = [Note(text, text, text)]
     rows = [BreakdownRow(text, text, 1, {text: 0.5})]
-    facts = {text: text, "list": [text]}
-    page = Page(render_report(Report(text, text, [ReportAxis(text, None)], samples, rows, notes, [text], facts)))
+    modes = [ModeRow(text, {text: 0.5}), ModeRow(text, {text: 0.1}, True, 3, text)]
+    axes = [ReportAxis(text, None, text)]
+    footer = {text: text, "list": [text]}
+    page = Page(render_report(Report(text, text, axes, samples, rows, notes, modes, [text], [text], footer)))
     allowed = {
         "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "b", "br", "ul", "li",
-        "section", "div", "svg", "rect", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "span",
-        "pre", "del", "ins", "iframe",
+        "section", "div", "svg", "rect", "line", "text", "table", "thead", "tbody", "tr", "th", "td",
+        "details", "summary", "span", "pre", "del", "ins", "iframe",
     }  # fmt: skip
     assert page.names() <= allowed
     every = [page, *page.frames]
@@ -106,7 +100,7 @@ def test_tables_are_rendered_in_frames_that_can_do_nothing():
 
 
 def test_the_page_needs_nothing_else():
-    html = render_report(report([sample(kind="text")], differences=["one"], notes=[Note("a", "bad_encoding", "m")]))
+    html = render_report(report([sample(kind="text")], warnings=["one"], notes=[Note("a", "bad_encoding", "m")]))
     assert "default-src 'none'" in html and "prefers-color-scheme: dark" in html
     assert not re.search(r"https?://|@import|url\(|<script|<link", html)
 
@@ -124,26 +118,61 @@ def test_no_samples_and_no_figures():
     assert "Worst samples" not in render_report(report([sample()]), n_worst=0)
 
 
-def test_figures_breakdown_notes_and_differences_are_shown():
+def test_figures_breakdown_notes_and_modes_are_shown():
     rows = [BreakdownRow("language", "en", 3, {"teds": 0.25}), BreakdownRow("language", "zh", 1, {"teds": None})]
+    modes = [
+        ModeRow("official", {"teds": 0.5}, is_change=False),
+        ModeRow("tags in capitals score 0", {"teds": 0.25}, n_pages=3, detail="lenient_tables: a.png"),
+    ]
     html = render_report(
-        report([sample(0), sample(1)], breakdown=rows, differences=["first table lost: 3 pages"], notes=[
+        report([sample(0), sample(1)], breakdown=rows, modes=modes, notes=[
             Note("x", "missing_prediction", "no prediction")
-        ], facts={"mode": "omnidocbench"})
+        ], facts=["1 page"], footer={"code": "abc"}, warnings=["3 of 9 pages not scored"])
     )  # fmt: skip
     for text in (
-        "0.5000",
-        "0.4000 – 0.6000",
-        "n = 3",
-        "0.2500",
-        "first table lost",
-        "missing_prediction",
-        "omnidocbench",
-    ):
+        "0.5000", "0.4000 – 0.6000", "n = 3", "0.2500", "tags in capitals", "+0.2500", "lenient_tables: a.png",
+        "missing_prediction", "<li>1 page</li>", "code: abc", "3 of 9 pages not scored", "Tables, TEDS\u00a0↑",
+    ):  # fmt: skip
         assert text in html
-    assert "92.31" in render_report(
-        Report("T", "s", [ReportAxis("overall", Interval(92.314, 90, 95, 2), top=100.0)], [])
-    )
+    overall = [ReportAxis("overall", Interval(92.314, 90, 95, 2))]
+    assert "92.31" in render_report(Report("T", "s", overall, []))
+
+
+def test_an_axis_without_an_interval_says_why():
+    html = render_report(report([]))
+    assert "n = 3: few, the interval is a rough guide" in html
+    one_page = [ReportAxis("teds", Interval(0.5, None, None, 1)), ReportAxis("cdm", None, "CDM switched off")]
+    html = render_report(Report("T", "s", one_page, []))
+    assert "n = 1: no interval" in html and "CDM switched off" in html and "95 % CI" not in html
+
+
+def test_attributes_are_grouped():
+    rows = [BreakdownRow("a", "x", 1, {"teds": 0.5}), BreakdownRow("b", "y", 1, {"cdm": 0.5, "teds": None})]
+    html = render_report(report([], breakdown=rows))
+    groups = re.findall(r"<div class='card wide group'>.*?</div>", html)
+    assert len(groups) == 2 and "CDM" not in groups[0] and "TEDS" not in groups[1]
+
+
+def test_every_kind_has_a_histogram_with_counts_and_labels():
+    samples = [sample(n, "table", goodness=0.05 if n < 3 else 1.0) for n in range(5)]
+    samples += [sample(n, "text", goodness=None) for n in range(2)]
+    html = render_report(report(samples))
+    (histogram,) = re.findall(r"<div class='card histogram'>.*?</svg>", html)
+    assert "Tables by TEDS: 5 samples" in histogram and "TEDS (1 is perfect)" in histogram
+    assert re.findall(r"middle'>(\d)</text>", histogram) == ["3", "2"]
+
+
+def test_a_score_is_labelled_and_a_missing_prediction_has_a_badge():
+    html = render_report(report([sample(badge="missing prediction")]))
+    assert "<span class='measure'>TEDS</span> 0.5000" in html
+    assert "<span class='tag bad'>missing prediction</span>" in html
+
+
+def test_tables_are_compared_in_their_normal_form():
+    ref = "<table><thead><tr><th>a</th></tr></thead></table>"
+    html = render_report(report([sample(pred="| a |\n|---|\n", ref=ref), sample(pred=ref.upper().lower(), ref=ref)]))
+    diffs = re.findall(r"<pre class='diff'>(.*?)</pre>", html, re.DOTALL)
+    assert len(diffs) == 2 and not [diff for diff in diffs if "<del>" in diff or "<ins>" in diff]
 
 
 def test_numbers():
@@ -154,8 +183,23 @@ def test_the_file_is_written_or_the_error_names_it(tmp_path):
     path = tmp_path / "new" / "report.html"
     write_report(path, report([sample(pred="\ud800", kind="text")]))
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
-    with pytest.raises(InputError, match="report.html/x: cannot be written"):
+    write_report(path, report([]))  # over a report, another
+    with pytest.raises(ConfigError, match=r"report\.html/x: .*report\.html is no folder"):
         write_report(path / "x", report([]))
+    other = tmp_path / "page.html"
+    other.write_text("<html>mine</html>")
+    with pytest.raises(ConfigError, match="exists and is no report of gravityocr score"):
+        write_report(other, report([]))
+    assert other.read_text() == "<html>mine</html>"
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    with pytest.raises(InputError, match="cannot be written"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pathlib.Path.write_bytes", _disk_full)
+        write_report(taken / "r.html", report([]))
+
+
+def _disk_full(_path, _data):
+    raise OSError(28, "No space left on device")
 
 
 # Pictures ------------------------------------------------------------------------------------------
@@ -197,7 +241,7 @@ def test_formulas_are_shown_as_drawn():
     html = render_report(report([*samples, sample(2)]), n_worst=1, draw=draw)
     assert asked == [["\\frac{a}{b}", "\\frac{a"]]
     assert base64.b64encode(b"PNG of it").decode() in html and html.count("cannot be rendered") == 1
-    assert "Formulas: 1 of 2 samples" in html and "Tables: 1 of 1 samples" in html
+    assert "Formulas: 1 of 2 samples" in html and "Tables: 1 of 1 sample," in html
 
 
 # Diffs ---------------------------------------------------------------------------------------------
