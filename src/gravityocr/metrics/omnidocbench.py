@@ -142,12 +142,8 @@ def score_by_rules(truth: PageTruth, markdown: str, rules: Rules) -> PageScore:
     samples = [_text_sample(match) for match in texts]
     scored = []
     for match in formulas:
-        pair = cdm_pair(match)
-        edit = edit_of(match)
-        if pair is None:
-            samples.append(_text_sample(match))
-        else:
-            scored.append(FormulaSample(pair[0], pair[1], edit, match.attributes))
+        ref, preds = cdm_pair(match)
+        scored.append(FormulaSample(ref, preds, edit_of(match), match.attributes))
     if rules.count_unmatched_text:
         samples += _unmatched(matches, formulas, block_lines(ordered, MENDED))
         samples += _unmatched((), (), block_lines(strangers, MENDED))

@@ -1,4 +1,4 @@
-r"""Prepare formulas for CDM: what is rendered of a pair, and a second try for matrices and for formulas that are text.
+r"""Prepare formulas for CDM: what is rendered of a pair, and a second try for matrices.
 
 *Source*: OmniDocBench v1.6, preparation of CDM samples.
 """
@@ -11,8 +11,6 @@ import re
 from gravityocr.metrics.normalization import formula_to_render, strip_formula_delimiters, strip_formula_tags
 from gravityocr.metrics.page_matching.block_matching import Match
 from gravityocr.metrics.page_matching.formula_lines import split_cells, split_rows
-from gravityocr.metrics.page_matching.formula_rescue import rescued_formula
-from gravityocr.metrics.page_matching.markdown_blocks import FORMULA_LABELS
 
 _MATRICES = ("matrix", "bmatrix", "pmatrix", "vmatrix", "Vmatrix", "smallmatrix")
 _ANY_MATRIX = "|".join(_MATRICES)
@@ -27,45 +25,24 @@ _IN_ALIGNED = re.compile(
 )
 _ARRAY = re.compile(r"\\begin\{array\}\s*\{(?P<head>[^}]*)\}(?P<body>.*?)\\end\{array\}", re.DOTALL)
 _MATRIX = re.compile(r"\\begin\{(?P<head>" + _ANY_MATRIX + r")\}(?P<body>.*?)\\end\{(?P=head)\}", re.DOTALL)
-_CJK = re.compile("[一-鿿]")
-_SIGNS = (
-    "=", "≈", "≠", "≤", "≥", "÷", "×", "+", "-", "/", "%", "^", "_", "\\frac", "\\div", "\\times", "\\sum", "\\int",
-    "\\(", "\\)", "\\[", "\\]", "$",
-)  # fmt: skip
 MAX_MATRIX_CHARS = 20_000
 
 
-def cdm_pair(match: Match) -> tuple[str, tuple[str, ...]] | None:
-    """Return the reference and the predictions of which the best one counts, or None where CDM does not apply.
-
-    CDM does not apply to a text that was matched with a formula, unless it looks like one.
-    """
+def cdm_pair(match: Match) -> tuple[str, tuple[str, ...]]:
+    """Return the reference and the predictions of which the best one counts."""
     ref = _bare(match.gt_text)
     pred = _bare(match.pred_text)
-    alternatives: list[str] = []
+    other = ""
     if _has_matrix(ref) or _has_matrix(pred):
-        alternatives.append(_simplified(pred, ref))
+        other = _simplified(pred, ref)
         ref = _simplified(ref, ref) if _NO_COLUMNS.search(ref) else ref
-    is_formula = match.pred_label in ("", *FORMULA_LABELS)
-    if not is_formula:
-        if not _is_formula_in_text(match):
-            return None
-        alternatives.append(rescued_formula(match.pred_text))
     first = formula_to_render(match.pred_text)
-    other = next((other for other in alternatives if other and other not in (pred, match.pred_text)), "")
-    second = formula_to_render(other)
+    second = formula_to_render(other) if other != pred else ""
     return formula_to_render(ref), (first, second) if second and second != first else (first,)
 
 
 def _bare(latex: str) -> str:
     return strip_formula_tags(strip_formula_delimiters(latex).strip())
-
-
-def _is_formula_in_text(match: Match) -> bool:
-    text = " ".join(match.pred_text.split())
-    if not text or len(text) > 240 or match.edit > 0.35 or not (_CJK.search(match.gt_text) or _CJK.search(text)):
-        return False
-    return any(sign in text for sign in _SIGNS) or (match.edit <= 0.28 and len(text) <= 80)
 
 
 def _has_matrix(latex: str) -> bool:

@@ -7,6 +7,7 @@ code, and paragraphs of what is left. Every step blanks what it took, so that la
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ def markdown_blocks(markdown: str, rules: Rules) -> list[Block]:
     spans = _table_spans(text, rules)
     blocks += [block for start, end in spans for block in _html_table(text[start:end], start, end, "html_table")]
     text = _blank(text, spans)
-    taken, text = _take_formulas(text)
+    taken, text = _take_formulas(text, rules)
     blocks += taken
     taken, text = _take_pipe_tables(text, rules)
     blocks += taken
@@ -195,8 +196,12 @@ def _html_table(table: str, start: int, end: int, label: str) -> list[Block]:
     return blocks
 
 
-def formula_spans(text: str) -> Iterator[tuple[int, int]]:
-    r"""Yield the spans between `$$`, `\[ \]`, `$` or `\( \)`, the first mark first, across line breaks."""
+def formula_spans(text: str, within_paragraphs: bool = False) -> Iterator[tuple[int, int]]:
+    r"""Yield the spans between `$$`, `\[ \]`, `$` or `\( \)`, the first mark first, across line breaks.
+
+    `within_paragraphs` ends those of `$` and `\( \)` at a blank line: what does not close before it is no formula.
+    """
+    breaks = [found.start() for found in re.finditer(r"\n[^\S\n]*\n", text)] if within_paragraphs else []
     closes_until = {closing: len(text) for _, closing in _DELIMITERS}
     mark = re.compile(r"\$|\\\[|\\\(")
     cursor = 0
@@ -210,17 +215,19 @@ def formula_spans(text: str) -> Iterator[tuple[int, int]]:
             if end < 0:
                 closes_until[closing] = at  # from here on it never closes: don't look again
                 continue
+            if opening in ("$", "\\(") and bisect_left(breaks, at) < bisect_left(breaks, end):
+                continue
             cursor = end + len(closing)
             yield at, cursor
             break
 
 
-def _take_formulas(text: str) -> tuple[list[Block], str]:
+def _take_formulas(text: str, rules: Rules) -> tuple[list[Block], str]:
     """Take display formulas out; inline ones are listed and stay in the text."""
     blocks: list[Block] = []
     pieces: list[str] = []
     cursor = 0
-    for start, end in formula_spans(text):
+    for start, end in formula_spans(text, rules.formulas_end_with_paragraphs):
         line = " ".join(text[start:end].strip().split("\n"))
         pieces.append(text[cursor:start])
         cursor = end

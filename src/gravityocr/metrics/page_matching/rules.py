@@ -15,6 +15,7 @@ class Rules:
     first_table_in_order: bool = True
     count_unmatched_text: bool = True
     exact_positions: bool = True
+    formulas_end_with_paragraphs: bool = True
     lines_where_they_fit: bool = True
     pipe_tables_as_markdown: bool = True
     lenient_tables: bool = True
@@ -25,6 +26,7 @@ class Rules:
 FAULTS: dict[str, str] = {
     "first_table_in_order": "the first predicted table never enters the predicted reading order",
     "count_unmatched_text": "predicted text that matches nothing costs nothing, or is paired with a missing block",
+    "formulas_end_with_paragraphs": "a stray dollar pairs with one of another paragraph; what lies between is lost",
     "exact_positions": "paragraphs drift ahead of tables and formulas, and an empty block shifts all later ones",
     "lines_where_they_fit": (
         "single line breaks and lines of spaces join paragraphs, unless the page has no blank line at all"

@@ -38,10 +38,3 @@ def test_an_array_without_columns_gets_one() -> None:
 def test_a_huge_matrix_is_rendered_as_it_is() -> None:
     pred = "\\begin{bmatrix}" + "{a} & " * MAX_MATRIX_CHARS + "\\end{bmatrix}"
     assert cdm_pair(match("x", pred))[1] == (pred,)
-
-
-def test_text_is_rendered_only_where_it_looks_like_a_formula() -> None:
-    assert cdm_pair(match("x=1", "The tower", "text_block", 0.9)) is None
-    assert cdm_pair(match("x=1", "x=1", "text_block")) is None  # Latin text is never taken for a formula
-    ref, preds = cdm_pair(match("\\text{速度}=1", "速度＝1 × 2", "text_block", 0.3))
-    assert (ref, preds) == ("\\text{速度}=1", ("速度＝1 × 2", "速度＝1 \\times 2"))
