@@ -32,7 +32,10 @@ FAULTS: dict[str, str] = {
         "single line breaks and lines of spaces join paragraphs, unless the page has no blank line at all"
     ),
     "pipe_tables_as_markdown": "cells of pipe tables that hold a colon or three dashes are dropped",
-    "lenient_tables": "a bad colspan or upper-case tags score 0, and of two tables in one only the first counts",
+    "lenient_tables": (
+        "a bad colspan or upper-case tags score 0, and of two tables in one only the first counts; tags in cells count "
+        "as nodes, so that junk tags raise the score"
+    ),
     "skip_broken_references": "a formula whose reference TeX cannot render scores 0",
     "cdm_sees_scripts": "CDM takes a subscript for a superscript, and bold for plain",
 }
