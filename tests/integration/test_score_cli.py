@@ -288,3 +288,24 @@ def test_scoring_never_imports_torch(repo_root, tables):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["n_pairs"] == 3
+
+
+def test_an_unreadable_prediction_among_pairs_costs_itself_only(tmp_path):
+    for folder in ("pred", "ref"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.md").write_text("some words")
+    (tmp_path / "ref" / "b.md").write_text("other words")
+    (tmp_path / "pred" / "b.md").mkdir()
+    report = run_json("edit", "--pred", tmp_path / "pred", "--ref", tmp_path / "ref", "--processes", 1, code=1)
+    assert (report["ned"], report["n_scored"]) == (0.5, 2)
+    assert [(note["id"], note["status"]) for note in report["notes"]] == [("b", "unreadable_prediction")]
+
+
+def test_kept_scores_that_were_spoilt_are_scored_again(tables, tmp_path):
+    args = ("teds", "--pairs", tables, "--results", tmp_path / "r.jsonl", "--processes", 1)
+    first = run_json(*args)
+    rows = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    for row, score in zip(rows, ({}, {"teds": "x"}, {**rows[2]["score"], "teds": 1.0}), strict=True):
+        row["score"] = score
+    write_rows(tmp_path / "r.jsonl", rows)
+    assert run_json(*args) == first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,26 @@ def test_pages_with_cdm_have_an_overall(tmp_path):
     report = run_json("omnidocbench", "--gt", tmp_path / "gt.json", "--pred", tmp_path / "pred", "--processes", 1)
     assert report["overall"] == 100.0 and report["cdm"] == 1.0 and report["order_edit"] == 0.0
     assert report["ci95"]["overall"] is None  # one page has no interval
+
+
+def test_an_unreadable_prediction_is_an_empty_page_and_tells_the_exit_code(small_pages, tmp_path):
+    gt, pred = small_pages
+    os.mkfifo(pred / "b.md")
+    path = tmp_path / "report.html"
+    report = run_json(
+        "omnidocbench", "--gt", gt, "--pred", pred, "--no-cdm", "--processes", 1, "--report", path, code=1
+    )
+    assert (report["text_edit"], report["teds"], report["n_pages"]) == (0.5, 0.5, 2)
+    (note,) = report["notes"]
+    assert (note["id"], note["status"], report["missing"]) == ("b.png", "unreadable_prediction", [])
+    assert "<span class='tag bad'>unreadable prediction</span>" in path.read_text(encoding="utf-8")
+
+
+def test_an_order_that_is_no_place_is_told_and_the_page_is_scored(small_pages):
+    gt, pred = small_pages
+    pages = json.loads(gt.read_text())[:1]
+    pages[0]["layout_dets"][0]["order"] = float("inf")
+    gt.write_text(json.dumps(pages))
+    report = run_json("omnidocbench", "--gt", gt, "--pred", pred, "--no-cdm", "--processes", 1, code=1)
+    assert report["text_edit"] == 0.0 and report["teds"] == 1.0
+    assert [note["status"] for note in report["notes"]] == ["bad_order"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def here(tmp_path, monkeypatch) -> Path:
         Path(folder, "p.md").write_text("x\n")
     page = {"page_info": {"image_path": "p.png", "page_attribute": {}}, "layout_dets": []}
     Path("gt.json").write_text(json.dumps([page]))
+    os.mkfifo("fifo")
     return tmp_path
 
 
@@ -69,6 +71,14 @@ UNIMER = ["unimer", "--gt", "ref", "--pred", "pred"]
         (["pubtabnet", "--gt", "gt.json", "--pred", "none"], "--pred none: does not exist"),
         (["unimer", "--gt", "gt.json", "--pred", "pred"], "--gt gt.json: is no folder"),
         (["order", "--golden", "none"], "--golden none: does not exist"),
+        (["edit", "--pairs", "fifo"], "--pairs fifo: is no regular file; name one, or - for stdin"),
+        (["edit", "--golden", "pred"], "--golden pred: is no regular file"),
+        (["omnidocbench", "--gt", "fifo", "--pred", "pred", "--no-cdm"], "--gt fifo: is no regular file"),
+        (["pubtabnet", "--gt", "gt.json", "--pred", "fifo"], "--pred fifo: is no regular file"),
+        (["unimer", "--gt", "ref", "--pred", "fifo", "--no-cdm"], "--pred fifo: is no regular file"),
+        (["edit", *PAIRS, "--results", "fifo"], "--results fifo: is no plain file"),
+        (["edit", *PAIRS, "--report", "fifo"], "--report fifo: is no plain file"),
+        (["cdm", *PAIRS, "--timeout", "nan"], "timeout_s is nan"),
         # Options that a form has no use for
         *[
             (["teds", *GOLDEN, *option], f"{option[0]} has no use with --golden")

@@ -24,7 +24,8 @@ from gravityocr.commands.score_options import (
 from gravityocr.commands.score_pairs import PairMetric, finish, load_pairs, score_pairs
 from gravityocr.errors import ConfigError
 from gravityocr.metrics.runs.benchmark_sets import read_pubtabnet, read_unimer
-from gravityocr.metrics.runs.datasets import STDIN, TEXT_SUFFIXES, PairSet
+from gravityocr.metrics.runs.datasets import TEXT_SUFFIXES, PairSet
+from gravityocr.metrics.runs.input_files import STDIN
 from gravityocr.metrics.runs.output_places import InputPlace
 from gravityocr.metrics.runs.score_tasks import edit_task, golden_edit_task, golden_teds_task, teds_task
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from gravityocr.errors import ConfigError
-from gravityocr.metrics.runs.datasets import STDIN
+from gravityocr.metrics.runs.input_files import STDIN
 from gravityocr.metrics.runs.output_places import InputPlace, check_report_place, check_results_place, same_file
 from gravityocr.metrics.runs.score_run import RunConfig
 
@@ -63,7 +63,7 @@ Ref = Annotated[Path | None, typer.Option(help="A folder of references.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout.")]
 Processes = Annotated[int | None, typer.Option(help="Processes to score in; default: one a core.")]
 Timeout = Annotated[float, typer.Option(help="Seconds that one sample may take.")]
-TexTimeout = Annotated[float, typer.Option(help="Seconds that one run of TeX may take.")]
+TexTimeout = Annotated[float, typer.Option(help="Seconds that TeX may take for one formula.")]
 Results = Annotated[Path | None, typer.Option(help="JSONL of per-sample results; a rerun takes them up.")]
 ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")]
 Images = Annotated[Path | None, typer.Option(help="A folder of pictures for the report, by stem.")]
@@ -115,6 +115,9 @@ class Run:
                 raise ConfigError(f"{place.option} {place.path}: does not exist; name an existing file or folder")
             if place.suffixes and not place.path.is_dir():
                 raise ConfigError(f"{place.option} {place.path}: is no folder; name the folder that holds the files")
+            if not place.suffixes and not os.path.isfile(place.path):
+                stream = ", or - for stdin" if place.option == "--pairs" else ""
+                raise ConfigError(f"{place.option} {place.path}: is no regular file; name one{stream}")
         if self.results is not None:
             check_results_place(self.results, inputs=inputs)
         if self.report is not None:

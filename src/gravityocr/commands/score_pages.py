@@ -65,7 +65,7 @@ def _order_payload(path: Path, row: Mapping[str, Any], annotations: Mapping[str,
         if row["type"] == "unit":
             return {"matches": row["matches"]}
         return {"annotation": annotations[row["page"]], "pred_md": row["pred_md"]}
-    except KeyError as error:
+    except (KeyError, TypeError) as error:  # TypeError: a page's name that is a list
         where = path.parent / "e2e" / "gt.json"
         raise InputError(
             f"{path}, {row['id']}: {error} is missing in it or in {where}; hand the files together"

@@ -36,6 +36,7 @@ RULES: dict[str, MatchRules] = {
 }
 # A process of its own costs half a second: fewer items than this do not pay for one.
 ITEMS_PER_PROCESS = 40
+_NEVER_S = 10**6  # what waits for a process takes no more
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
 
@@ -59,7 +60,7 @@ BOX_TOLERANCE = 3
 
 @dataclass(frozen=True)
 class CdmConfig:
-    """How formulas are scored. *Units*: `timeout_s` seconds of wall clock per TeX run."""
+    """How formulas are scored. *Units*: `timeout_s` seconds of wall clock for all that TeX tries on one formula."""
 
     version: Version = "omnidocbench-1.6"
     cache_folder: str | None = None
@@ -74,8 +75,8 @@ class CdmConfig:
         for name, value in (("n_processes", self.n_processes), ("batch_size", self.batch_size)):
             if value < 1:
                 raise ConfigError(f"CDM {name} is {value}; it must be at least 1")
-        if self.timeout_s <= 0:
-            raise ConfigError(f"CDM timeout_s is {self.timeout_s}; it must be positive")
+        if not 0 < self.timeout_s < _NEVER_S:
+            raise ConfigError(f"CDM timeout_s is {self.timeout_s}; choose a number of seconds above 0")
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,16 @@ def test_each_formula_is_rendered_once(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"version": "2.0"}, {"n_processes": 0}, {"batch_size": 0}, {"timeout_s": 0.0}], ids=str
+    "fields",
+    [
+        {"version": "2.0"},
+        {"n_processes": 0},
+        {"batch_size": 0},
+        {"timeout_s": 0.0},
+        {"timeout_s": float("nan")},
+        {"timeout_s": float("inf")},
+    ],
+    ids=str,
 )
 def test_bad_settings_are_refused(fields) -> None:
     with pytest.raises(ConfigError):

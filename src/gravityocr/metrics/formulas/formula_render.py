@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -75,6 +77,7 @@ class _Job:
     kind: Kind
     paper: int
     alone: bool
+    left_s: float  # for all runs that are still to come; of a shared run each formula bears its part
 
 
 def prepare_formula(latex: str) -> tuple[ColoredFormula, Kind]:
@@ -121,6 +124,8 @@ def _without_controls(text: str) -> str:
 def render_formulas(formulas: Sequence[str], *, batch_size: int, timeout_s: float) -> list[TokenBoxes]:
     """Render formulas and return the boxes of their tokens, in order; a bad formula only fails itself.
 
+    `timeout_s` is for all that is tried on one formula, paper sizes and runs of its own together.
+
     *Raises*: `ToolMissingError` where pdflatex or one of its packages is missing.
     """
     results: list[TokenBoxes] = [TokenBoxes(status="empty", error="no LaTeX")] * len(formulas)
@@ -138,7 +143,8 @@ def render_formulas(formulas: Sequence[str], *, batch_size: int, timeout_s: floa
             results[i] = TokenBoxes(status="unrenderable", error=error)
             continue
         paper = 5 - (len(formula.tokens) > 600) - (len(formula.tokens) > 1300)
-        waiting.append(_Job(i, formula, kind, paper, kind == "tabular" or not is_contained(formula.latex)))
+        alone = kind == "tabular" or not is_contained(formula.latex)
+        waiting.append(_Job(i, formula, kind, paper, alone, timeout_s))
     while waiting:
         batch, waiting = _next_batch(waiting, batch_size)
         run = _run_alone if batch[0].alone else _run_shared
@@ -157,20 +163,24 @@ def _next_batch(waiting: list[_Job], batch_size: int) -> tuple[list[_Job], list[
 
 def _run_shared(jobs: list[_Job], timeout_s: float, results: list[TokenBoxes]) -> list[_Job]:
     """Render a batch in one run; return the jobs that need another one."""
+    began = time.monotonic()
     source = document([job.formula.latex for job in jobs], jobs[0].kind, jobs[0].paper, marked=True)
-    run = run_tex(source, timeout_s)
+    run = run_tex(source, max(job.left_s for job in jobs))
     _refuse_missing_package(run.output)
     fates = read_fates(run.output, len(jobs), run.pdf is not None)
     pages = _read_pdf(run.pdf) if run.pdf is not None else None
+    spent_s = (time.monotonic() - began) / len(jobs)
     again: list[_Job] = []
     for job, fate in zip(jobs, fates, strict=True):
         if fate.outcome == "done" and pages is not None and fate.page < len(pages):
             results[job.index] = _boxes_of(job.formula, [pages[fate.page]])
+        elif job.left_s <= spent_s:
+            results[job.index] = _late(timeout_s)
         elif fate.outcome == "overfull" and job.paper > FINAL_PAPER:
-            again.append(_Job(job.index, job.formula, job.kind, job.paper - 1, False))
+            again.append(replace(job, paper=job.paper - 1, left_s=job.left_s - spent_s))
         else:
-            again.append(_Job(job.index, job.formula, job.kind, job.paper, fate.outcome != "again"))
-    if all(fate == Fate("again") for fate in fates):
+            again.append(replace(job, alone=fate.outcome != "again", left_s=job.left_s - spent_s))
+    if again and all(fate == Fate("again") for fate in fates):
         again[0].alone = True
     return again
 
@@ -178,20 +188,28 @@ def _run_shared(jobs: list[_Job], timeout_s: float, results: list[TokenBoxes]) -
 def _run_alone(jobs: list[_Job], timeout_s: float, results: list[TokenBoxes]) -> list[_Job]:
     """Render one formula the official way: whatever PDF comes out counts; a page that is too small is tried larger."""
     (job,) = jobs
-    run = run_tex(document([job.formula.latex], job.kind, job.paper, marked=False), timeout_s)
+    began = time.monotonic()
+    run = run_tex(document([job.formula.latex], job.kind, job.paper, marked=False), job.left_s)
     if run.timed_out:
-        results[job.index] = TokenBoxes(status="timeout", error=f"TeX did not finish in {timeout_s:g} s")
+        results[job.index] = _late(timeout_s)
         return []
     _refuse_missing_package(run.output)
-    pages = _read_pdf(run.pdf) if run.pdf is not None else None
-    if pages is None or len(pages) > MAX_PAGES_ALONE:
+    n_pages = _count_pages(run.pdf) if run.pdf is not None else 0
+    if run.pdf is None or not 0 < n_pages <= MAX_PAGES_ALONE:
         errors = [line for line in run.output.splitlines() if line.startswith("!")]
         results[job.index] = TokenBoxes(status="unrenderable", error=f"TeX gave no usable PDF: {'; '.join(errors[:2])}")
-        return []
-    if job.paper > FINAL_PAPER and ("Overfull \\" in run.output or len(pages) > 1):
-        return [_Job(job.index, job.formula, job.kind, job.paper - 1, True)]
-    results[job.index] = _boxes_of(job.formula, pages)
+    elif job.paper > FINAL_PAPER and ("Overfull \\" in run.output or n_pages > 1):
+        left_s = job.left_s - (time.monotonic() - began)
+        if left_s > 0:
+            return [replace(job, paper=job.paper - 1, left_s=left_s)]
+        results[job.index] = _late(timeout_s)
+    else:
+        results[job.index] = _boxes_of(job.formula, _read_pdf(run.pdf) or [])
     return []
+
+
+def _late(timeout_s: float) -> TokenBoxes:
+    return TokenBoxes(status="timeout", error=f"TeX did not finish in {timeout_s:g} s")
 
 
 def _refuse_missing_package(output: str) -> None:
@@ -215,13 +233,26 @@ class _Page:
 
 def _read_pdf(data: bytes) -> list[_Page] | None:
     """Rasterise all pages; None where PDFium cannot read the file or a page is out of proportion."""
+    with _opened(data) as pdf:
+        return [_read_page(pdf[i]) for i in range(len(pdf))] if pdf is not None else None
+
+
+def _count_pages(data: bytes) -> int:
+    """Count the pages; 0 where PDFium cannot read the file or a page is out of proportion."""
+    with _opened(data) as pdf:
+        return len(pdf) if pdf is not None else 0
+
+
+@contextmanager
+def _opened(data: bytes) -> Iterator[pdfium.PdfDocument | None]:
     with _pdfium_lock:
         try:
             pdf = pdfium.PdfDocument(data)
         except pdfium.PdfiumError:
-            return None
+            yield None
+            return
         try:
-            return [_read_page(pdf[i]) for i in range(len(pdf))] if _fits(pdf) else None
+            yield pdf if _fits(pdf) else None
         finally:
             pdf.close()
 

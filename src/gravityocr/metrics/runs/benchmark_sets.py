@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gravityocr.errors import InputError
+from gravityocr.metrics.page_matching.page_truth import check_page, odd_orders
 from gravityocr.metrics.runs.datasets import (
     Note,
     Pair,
@@ -20,10 +22,12 @@ from gravityocr.metrics.runs.datasets import (
     names,
     prediction_notes,
     read_json,
+    read_prediction,
     read_rows,
-    read_text,
     string_of,
+    unreadable_note,
 )
+from gravityocr.metrics.runs.input_files import UnreadableFileError, read_text
 
 UNIMER_SUBSETS = ("spe", "cpe", "sce", "hwe")
 _SPAN = re.compile(r"""\b(?:row|col)span\s*=\s*["']?\s*(?!["']?1\b)\d""", re.IGNORECASE)
@@ -83,8 +87,12 @@ def read_annotations(gt: Path) -> dict[str, dict[str, Any]]:
     for number, row in enumerate(rows, start=1):
         info = row.get("page_info") if isinstance(row, dict) else None
         image = info.get("image_path") if isinstance(info, dict) else None
-        if not isinstance(image, str) or not image or not _are_objects(row.get("layout_dets")):
-            raise InputError(f"{gt}, page {number}: lacks page_info.image_path or layout_dets; it must hold {wanted}")
+        if not isinstance(image, str) or not PurePosixPath(image).name:
+            raise InputError(f"{gt}, page {number}: lacks page_info.image_path; it must hold {wanted}")
+        try:
+            check_page(row)
+        except InputError as error:
+            raise InputError(f"{gt}, page {number}: {error}") from error
         name = PurePosixPath(image).name
         if name in pages:
             raise InputError(f"{gt}, page {number}: {name} comes twice; keep one of the pages")
@@ -92,43 +100,53 @@ def read_annotations(gt: Path) -> dict[str, dict[str, Any]]:
     return pages
 
 
-def _are_objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
 def read_omnidocbench(gt: Path, pred: Path) -> PageSet:
     """Read a ground truth and its predictions: a flat folder of `<image stem>.md`.
 
     The other names that the official scorer looks for are found too: `<image>.md`, and the stem without `.pdf`
-    before `.mmd` or `.md`.
+    before `.mmd` or `.md`. A prediction that cannot be read is an empty one, and a note says so.
 
-    *Raises*: InputError where either cannot be read, and where no page has a prediction.
+    *Raises*: InputError where the ground truth or the folder cannot be read, and where no page has a prediction.
     """
     annotations = read_annotations(gt)
     files = {path.name: path for path in list_folder(pred) if path.suffix.lower() in (".md", ".mmd")}
     pages: list[BenchmarkPage] = []
     notes: list[Note] = []
-    used: set[str] = set()
+    used: dict[str, list[str]] = {}
     for name, page in annotations.items():
+        notes += [Note(name, "bad_order", told) for told in odd_orders(page)]
         file = next((candidate for candidate in prediction_names(name) if candidate in files), None)
         if file is None:
             notes.append(Note(name, "missing_prediction", f"{pred} holds no {prediction_names(name)[0]}"))
             pages.append(BenchmarkPage(name, page, None))
             continue
-        used.add(file)
-        markdown, fault = read_text(files[file])
-        if fault:
-            notes.append(Note(name, "bad_encoding", f"{files[file]}: {fault}"))
-        if not markdown.strip():
+        used.setdefault(file, []).append(name)
+        markdown, faults = read_prediction(files[file], name)
+        notes += faults
+        if markdown is not None and not markdown.strip():
             notes.append(Note(name, "empty_prediction", f"{files[file]} holds no text"))
-        pages.append(BenchmarkPage(name, page, markdown))
+        pages.append(BenchmarkPage(name, page, markdown or ""))
     missing = tuple(page.name for page in pages if page.markdown is None)
     if len(missing) == len(pages):
         raise InputError(
             f"{pred}: holds no prediction for any of the {len(pages)} pages of {gt} (it holds {names(sorted(files))}); "
             f"the prediction for {pages[0].name} is {prediction_names(pages[0].name)[0]}"
         )
-    return PageSet(tuple(pages), missing, tuple(sorted(set(files) - used)), tuple(notes))
+    return PageSet(tuple(pages), missing, tuple(sorted(set(files) - set(used))), (*notes, *_shared(used, pred)))
+
+
+def _shared(used: Mapping[str, Sequence[str]], pred: Path) -> list[Note]:
+    """Tell of every page whose prediction is that of another page too."""
+    return [
+        Note(
+            image, "shared_prediction",
+            f"{pred / file} is taken for {names([other for other in images if other != image])} too; name the "
+            f"predictions {', '.join(f'{one}.md' for one in images[:2])} to tell them apart",
+        )
+        for file, images in used.items()
+        if len(images) > 1
+        for image in images
+    ]  # fmt: skip
 
 
 def prediction_names(image: str) -> list[str]:
@@ -232,15 +250,16 @@ def read_unimer(gt: Path, pred: Path) -> PairSet:
 
     Predictions are a folder of `<subset>.txt` (a line for each formula) or `<subset>.jsonl`, or one JSONL file; rows
     of JSONL hold `id` and `pred`, the ids being such as `spe/0000012`, lines counted from 0. The attribute `subset` is
-    SPE, CPE, SCE or HWE. Lines that a `.txt` lacks at its end are missing predictions.
+    SPE, CPE, SCE or HWE. Lines that a `.txt` lacks at its end are missing predictions. A file
+    of the folder that cannot be read is one of empty predictions, and a note says so.
 
     *Raises*: InputError naming file and line.
     """
-    truth = {name: _lines(gt / f"{name}.txt") for name in UNIMER_SUBSETS if (gt / f"{name}.txt").is_file()}
+    truth = {name: _lines(gt / f"{name}.txt") for name in UNIMER_SUBSETS if os.path.lexists(gt / f"{name}.txt")}
     if not truth:
         list_folder(gt)
         raise InputError(f"{gt}: holds none of spe.txt, cpe.txt, sce.txt, hwe.txt; name the folder of UniMER-Test")
-    if pred.is_dir():
+    if os.path.isdir(pred):
         by_id, unused, notes = _unimer_folder(pred, truth)
     else:
         (by_id, notes), unused = _named_predictions(pred, "id", ("pred",)), []
@@ -259,7 +278,9 @@ def read_unimer(gt: Path, pred: Path) -> PairSet:
             f"with the ids {names(sorted(wanted))}"
         )
     extra = (*(name for name in by_id if name not in wanted), *unused)
-    return PairSet(tuple(pairs), missing, extra, (*notes, *prediction_notes(pairs, missing)))
+    unreadable = {PurePosixPath(note.id).stem for note in notes if note.status == "unreadable_prediction"}
+    told = [pair.id for pair in pairs if pair.id.partition("/")[0] in unreadable]
+    return PairSet(tuple(pairs), missing, extra, (*notes, *prediction_notes(pairs, missing, told)))
 
 
 def _unimer_id(subset: str, number: int) -> str:
@@ -278,21 +299,25 @@ def _unimer_folder(
     """Return predictions by id, the files that are none, and what was wrong."""
     found: dict[str, str] = {}
     notes: list[Note] = []
-    files = [path for path in list_folder(folder) if path.is_file() and not path.name.startswith(".")]
+    files = [path for path in list_folder(folder) if not path.name.startswith(".")]
     used: list[Path] = []
     for subset, (references, _) in truth.items():
         own = [path for path in files if path.name in (f"{subset}.txt", f"{subset}.jsonl")]
         if len(own) > 1:
             raise InputError(f"{folder}: holds {own[0].name} and {own[1].name}; keep one of them")
         for path in own:
-            if path.suffix == ".jsonl":
-                more, told = _named_predictions(path, "id", ("pred",))
-            else:
-                more, told = _unimer_lines(path, subset, len(references))
+            try:
+                if path.suffix == ".jsonl":
+                    more, told = _named_predictions(path, "id", ("pred",))
+                else:
+                    more, told = _unimer_lines(path, subset, len(references))
+            except UnreadableFileError as error:
+                more = {_unimer_id(subset, number): "" for number in range(len(references))}
+                told = [unreadable_note(path.name, error)]
             found |= more
             notes += told
             used.append(path)
-    return found, [path.name for path in files if path not in used], notes
+    return found, [path.name for path in files if path not in used and os.path.isfile(path)], notes
 
 
 def _unimer_lines(path: Path, subset: str, n_formulas: int) -> tuple[dict[str, str], list[Note]]:

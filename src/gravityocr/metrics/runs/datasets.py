@@ -6,23 +6,24 @@ leave a `bad_encoding` note. Only ends of line split JSON lines, never the separ
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from gravityocr.errors import InputError
+from gravityocr.metrics.runs.input_files import UnreadableFileError, read_text
 
-NoteStatus = Literal["missing_prediction", "empty_prediction", "bad_encoding", "line_count"]
-
-STDIN = Path("-")
+NoteStatus = Literal[
+    "missing_prediction", "unreadable_prediction", "empty_prediction", "shared_prediction", "bad_encoding",
+    "line_count", "bad_order",
+]  # fmt: skip
 
 TEXT_SUFFIXES = (".html", ".htm", ".md", ".mmd", ".txt", ".tex")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_MOST_NESTED = 100
 _N_NAMED = 3  # how many names an error message lists
 
 
@@ -63,39 +64,18 @@ class PairSet:
 # Files ---------------------------------------------------------------------------------------------
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read a file, or stdin where it is `-`.
-
-    *Raises*: InputError where that is impossible.
-    """
+def read_prediction(path: Path, name: str) -> tuple[str | None, list[Note]]:
+    """Read the prediction for the sample `name`; None where it cannot be read. Notes tell what is wrong with it."""
     try:
-        if path == STDIN:
-            return sys.stdin.buffer.read()
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: does not exist; name an existing file") from error
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be read ({reason}); name a readable file") from error
+        text, fault = read_text(path)
+    except UnreadableFileError as error:
+        return None, [unreadable_note(name, error)]
+    return text, [Note(name, "bad_encoding", f"{path}: {fault}")] if fault else []
 
 
-def read_text(path: Path) -> tuple[str, str | None]:
-    """Read a text file; return its text and what is wrong with its encoding, None where nothing is.
-
-    *Raises*: InputError where the file cannot be read.
-    """
-    data = read_bytes(path)
-    fault = None
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not data.startswith(codecs.BOM_UTF32_LE):
-        text = data.decode("utf-16", "replace")
-        fault = "is UTF-16, read as such; save it as UTF-8"
-    else:
-        text = data.decode("utf-8-sig", "replace")
-        try:
-            data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            fault = f"is no UTF-8 (first at byte {error.start}), what does not fit is read as U+FFFD; save it as UTF-8"
-    return text.replace("\r\n", "\n").replace("\r", "\n"), fault
+def unreadable_note(name: str, error: UnreadableFileError) -> Note:
+    """Return the note on a prediction that cannot be read."""
+    return Note(name, "unreadable_prediction", f"{error}; scored as an empty one")
 
 
 def clean_string(text: str) -> tuple[str, str | None]:
@@ -111,7 +91,7 @@ def read_json(path: Path, wanted: str) -> Any:
     """
     text, fault = read_text(path)
     try:
-        return json.loads(text)
+        return _loads(text)
     except json.JSONDecodeError as error:
         what = f"{fault}; " if fault else ""
         at = f"line {error.lineno}, column {error.colno}"
@@ -131,7 +111,7 @@ def read_rows(path: Path, keys: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = _loads(line)
         except (ValueError, RecursionError) as error:
             what = f"{fault}; " if fault else ""
             reason = error.msg if isinstance(error, json.JSONDecodeError) else error
@@ -144,6 +124,25 @@ def read_rows(path: Path, keys: str) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
     if n_rows == 0:
         raise InputError(f"{path}: is empty; it must hold one object with {keys} a line")
+
+
+def _loads(text: str) -> Any:
+    """Parse JSON; what nests so deep that no process could hand it on is refused.
+
+    *Raises*: ValueError and RecursionError.
+    """
+    value = json.loads(text)
+    level = [value]
+    for _ in range(_MOST_NESTED):
+        level = [
+            child
+            for one in level
+            for child in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return value
+    raise ValueError(f"it nests deeper than {_MOST_NESTED} levels")
 
 
 def string_of(row: Mapping[str, Any], key: str, where: str, remedy: str) -> str:
@@ -216,9 +215,9 @@ def claim(seen: dict[str, int], name: str, number: int, path: Path) -> None:
     seen[name] = number
 
 
-def prediction_notes(pairs: Sequence[Pair], missing: Sequence[str]) -> list[Note]:
-    """List the predictions that are missing or empty."""
-    absent = set(missing)
+def prediction_notes(pairs: Sequence[Pair], missing: Sequence[str], told: Collection[str] = ()) -> list[Note]:
+    """List the predictions that are missing or empty; those of the samples `told` have a note already."""
+    absent = {*missing, *told}
     notes = [Note(name, "missing_prediction", "no prediction; scored as an empty one") for name in missing]
     for pair in pairs:
         if not pair.pred.strip() and pair.ref.strip() and pair.id not in absent:
@@ -236,8 +235,10 @@ def _attributes(row: Mapping[str, Any], where: str) -> dict[str, str]:
 def read_folders(pred: Path, ref: Path) -> PairSet:
     """Pair the text files of two folders by stem, in the order of the references' names.
 
-    *Raises*: InputError for a folder that holds no text file, two files of one stem in one folder, and folders
-    that have no stem in common.
+    A prediction that cannot be read is an empty one, and a note says so.
+
+    *Raises*: InputError for a folder that holds no text file, two files of one stem in one folder, folders that have
+    no stem in common, and a reference that cannot be read.
     """
     references, predictions = text_files(ref), text_files(pred)
     extra = tuple(stem for stem in predictions if stem not in references)
@@ -247,24 +248,27 @@ def read_folders(pred: Path, ref: Path) -> PairSet:
             f"{pred}: holds no prediction for {ref} (there {names(list(references))}, here {names(extra)}); "
             "a prediction has the stem of its reference"
         )
-    pairs, notes = [], []
+    pairs: list[Pair] = []
+    notes: list[Note] = []
+    unreadable = []
     for stem, path in references.items():
-        texts = {}
-        for key, file in (("ref", path), ("pred", predictions.get(stem))):
-            texts[key], fault = read_text(file) if file is not None else ("", None)
-            notes += [Note(stem, "bad_encoding", f"{file}: {fault}")] if fault else []
-        pairs.append(Pair(stem, texts["pred"], texts["ref"], image=stem))
-    return PairSet(tuple(pairs), missing, extra, (*notes, *prediction_notes(pairs, missing)))
+        text, fault = read_text(path)
+        notes += [Note(stem, "bad_encoding", f"{path}: {fault}")] if fault else []
+        prediction, told = read_prediction(predictions[stem], stem) if stem in predictions else ("", [])
+        notes += told
+        unreadable += [stem] if prediction is None else []
+        pairs.append(Pair(stem, prediction or "", text, image=stem))
+    return PairSet(tuple(pairs), missing, extra, (*notes, *prediction_notes(pairs, missing, unreadable)))
 
 
 def text_files(folder: Path, suffixes: Sequence[str] = TEXT_SUFFIXES) -> dict[str, Path]:
-    """Map the stems of a folder's text files, hidden ones left out, to their paths, sorted by name.
+    """Map the stems of what a folder has under the names of text files, hidden ones left out, to paths, sorted.
 
     *Raises*: InputError for a folder that is none, holds none of these files, or holds two of one stem.
     """
     found: dict[str, Path] = {}
     for path in list_folder(folder):
-        if path.name.startswith(".") or path.suffix.lower() not in suffixes or not path.is_file():
+        if path.name.startswith(".") or path.suffix.lower() not in suffixes:
             continue
         if path.stem in found:
             raise InputError(

@@ -24,13 +24,16 @@ class InputPlace:
 
 
 def check_report_place(path: Path, option: str = "--report", inputs: Sequence[InputPlace] = ()) -> None:
-    """Check that a report may be written: to a new file, or over a report.
+    """Check that a report may be written: to a new file, over a report, or over an empty file.
 
     *Raises*: ConfigError naming the option, the file and what is wrong with it.
     """
     _check_place(path, option, inputs)
-    if _exists(path, option) and not _is_report(path, option):
+    if not _exists(path, option):
+        return
+    if not _may_be_overwritten(path, option):
         raise ConfigError(f"{option} {path}: exists and is no report of gravityocr score; name another file")
+    _check_folder(Path(os.path.realpath(path)).parent, path, option)  # a report is written beside its place, then moved
 
 
 def check_results_place(path: Path, option: str = "--results", inputs: Sequence[InputPlace] = ()) -> None:
@@ -78,8 +81,12 @@ def _check_place(path: Path, option: str, inputs: Sequence[InputPlace]) -> None:
     above = next(folder for folder in path.resolve().parents if folder.exists())
     if not above.is_dir():
         raise ConfigError(f"{option} {path}: {above} is no folder; name another place")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise ConfigError(f"{option} {path}: nothing may be written in {above}; name another place")
+    _check_folder(above, path, option)
+
+
+def _check_folder(folder: Path, path: Path, option: str) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{option} {path}: nothing may be written in {folder}; name another place")
 
 
 def _exists(path: Path, option: str) -> bool:
@@ -93,9 +100,10 @@ def _exists(path: Path, option: str) -> bool:
     return True
 
 
-def _is_report(path: Path, option: str) -> bool:
+def _may_be_overwritten(path: Path, option: str) -> bool:
     try:
         with path.open("rb") as stream:
-            return REPORT_MARK.encode() in stream.read(_HEAD)
+            head = stream.read(_HEAD)
+        return not head or REPORT_MARK.encode() in head
     except OSError as error:
         raise ConfigError(f"{option} {path}: cannot be read ({error.strerror}); name another file") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import json
@@ -12,9 +13,11 @@ from typing import IO, Any
 
 from gravityocr import __version__
 from gravityocr.errors import ConfigError, InputError
+from gravityocr.metrics.runs.input_files import plain_bytes
 
 _METRICS = Path(__file__).parents[1]
 _KEYS = {"id", "input", "settings", "status", "score", "error", "seconds"}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LENGTH = 24  # hex digits of a digest: 96 bits
 
 
@@ -43,7 +46,8 @@ def run_facts(settings: Mapping[str, Any]) -> dict[str, object]:
 class ResultsFile:
     """A JSONL file of `id, input, settings, status, score, error, seconds`; `input` and `settings` are digests.
 
-    Lines of other inputs or settings stay. A last line that a stopped run left torn is cut off.
+    `check` is the digest of all these: a line that was changed since it was written is never taken up, so that its
+    sample is scored again. Lines of other inputs or settings stay. A last line that a stopped run left torn is cut off.
 
     *Raises*: InputError where the file cannot be read, ConfigError where it holds something else than results.
     """
@@ -58,7 +62,7 @@ class ResultsFile:
 
     def _read(self) -> None:
         try:
-            data = self.path.read_bytes()
+            data = plain_bytes(self.path)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -79,7 +83,7 @@ class ResultsFile:
                 # A whole row that lacks its line end would be glued to the next one.
                 break
             self._n_bytes += len(line) + 1
-            if row["settings"] == self._settings and row["status"] == "ok":
+            if row["settings"] == self._settings and row["status"] == "ok" and _is_whole(row):
                 self._kept[row["id"], row["input"]] = row
 
     def kept(self, name: str, input_digest: str) -> dict[str, Any] | None:
@@ -93,7 +97,8 @@ class ResultsFile:
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = self.path.open("ab")
+            # Unbuffered: what a full disk refused must not be written again when the file is closed.
+            self._stream = self.path.open("ab", buffering=0)
             self._stream.truncate(self._n_bytes)
         except OSError as error:
             raise self._unwritable(error) from error
@@ -108,26 +113,44 @@ class ResultsFile:
             "id": name, "input": input_digest, "settings": self._settings, "status": status, "score": score,
             "error": error, "seconds": round(seconds, 6),
         }  # fmt: skip
+        row["check"] = digest(row)
+        data = memoryview(json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n")
         try:
-            self._stream.write(json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n")
-            self._stream.flush()
+            while data:
+                data = data[self._stream.write(data) :]
         except OSError as error_:
             raise self._unwritable(error_) from error_
 
     def close(self) -> None:
-        """Close the file."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        """Close the file.
+
+        *Raises*: InputError where what was written could not be kept.
+        """
+        stream, self._stream = self._stream, None
+        try:
+            if stream is not None:
+                stream.close()
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> InputError:
-        return InputError(f"{self.path}: cannot be written ({error.strerror}); name another results file")
+        remedy = "name another results file"
+        if error.errno in _NO_ROOM:
+            remedy = "make room and run again, which takes up all results that are in it, or name a file elsewhere"
+        return InputError(f"{self.path}: cannot be written ({error.strerror}); {remedy}")
 
 
 def _is_torn(line: bytes) -> bool:
     """Tell the head of a result from a whole line of something else."""
     head = b'{"id":"'
     return line[: len(head)] == head[: len(line)] and not line.endswith(b"}")
+
+
+def _is_whole(row: Mapping[str, Any]) -> bool:
+    try:
+        return bool(row.get("check") == digest({key: row[key] for key in _KEYS}))
+    except RecursionError:
+        return False
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

@@ -6,6 +6,8 @@ frames, and the page's own policy forbids whatever is not in the file.
 
 from __future__ import annotations
 
+import os
+import secrets
 from html import escape
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
@@ -52,7 +54,7 @@ def render_report(report: Report, n_worst: int = 20, draw: Draw | None = None) -
 
 
 def write_report(path: Path, report: Report, n_worst: int = 20, draw: Draw | None = None) -> None:
-    """Write the page to a new file or over another report.
+    """Write the page to a new file or over another report; where that fails, what was there stays as it was.
 
     *Raises*: ConfigError where something else is there, InputError where writing fails.
     """
@@ -60,9 +62,23 @@ def write_report(path: Path, report: Report, n_worst: int = 20, draw: Draw | Non
     page = render_report(report, n_worst, draw).encode("utf-8", "replace")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(page)
+        _replace(Path(os.path.realpath(path)), page)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
+        remedy = "make room or choose another place; nothing was left there"
+        raise InputError(f"{path}: cannot be written ({error.strerror}); {remedy}") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file beside its place and move it there when it is whole."""
+    beside = path.with_name(f".gravityocr-{secrets.token_hex(6)}.part")
+    try:
+        with beside.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def find_image(folder: Path, stem: str | None) -> Path | None:
@@ -72,6 +88,6 @@ def find_image(folder: Path, stem: str | None) -> Path | None:
     names = ["", *_IMAGE_SUFFIXES, *(suffix.upper() for suffix in _IMAGE_SUFFIXES)]
     for suffix in names:
         path = folder / f"{stem}{suffix}"
-        if path.suffix.lower() in _IMAGE_SUFFIXES and path.is_file():
+        if path.suffix.lower() in _IMAGE_SUFFIXES and os.path.isfile(path):  # Path.is_file raises for long names
             return path
     return None

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import io
+import time
+
 import numpy as np
+import pypdfium2 as pdfium
 import pytest
 from tests.tex_tools import needs_tex
 
 from gravityocr.metrics.formulas import formula_render
 from gravityocr.metrics.formulas.formula_render import MAX_CHARS, prepare_formula, render_formulas
 from gravityocr.metrics.formulas.latex_tokens import FormulaSyntaxError
-from gravityocr.metrics.formulas.tex_runner import run_tex
+from gravityocr.metrics.formulas.tex_runner import TexRun, run_tex
 
 
 def render(*formulas: str, timeout_s: float = 10):
@@ -99,3 +103,70 @@ def test_a_page_out_of_proportion_is_refused() -> None:
     pdf = run_tex(source, 20).pdf
     assert pdf is not None
     assert formula_render._read_pdf(pdf) is None
+
+
+# Time ----------------------------------------------------------------------------------------------
+
+
+class SlowTex:
+    """Stands for TeX and for the clock: every run takes `run_s`, and every paper is too small."""
+
+    def __init__(self, run_s: float, harmless: bool) -> None:
+        self.now, self.limits = 0.0, []
+        self._run_s, self._harmless = run_s, harmless
+        pdf, stream = pdfium.PdfDocument.new(), io.BytesIO()
+        pdf.new_page(100, 100)
+        pdf.save(stream)
+        self._pdf = stream.getvalue()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def run(self, source: str, limit_s: float) -> TexRun:
+        self.limits.append(limit_s)
+        self.now += min(self._run_s, limit_s)
+        marks = "@b 0 1 0\nOverfull \\hbox\n@e 0 2 0\n" if self._harmless else "Overfull \\hbox\n"
+        late = self._run_s >= limit_s
+        return TexRun(None if late else self._pdf, "" if late else marks, late)
+
+
+@pytest.mark.parametrize("latex", ["a+b", r"a+b\foo"], ids=["shared", "alone"])
+@pytest.mark.parametrize("run_s", [0.9, 2.5, 3.0, 9.0, 10.0])
+def test_one_limit_holds_for_all_papers_of_a_formula(monkeypatch, latex, run_s) -> None:
+    tex = SlowTex(run_s, harmless=latex == "a+b")
+    monkeypatch.setattr(formula_render, "run_tex", tex.run)
+    monkeypatch.setattr(formula_render.time, "monotonic", tex.monotonic)
+    (shown,) = render(latex, timeout_s=10)
+    assert tex.now <= 10.0
+    assert tex.limits == pytest.approx([10 - n * run_s for n in range(len(tex.limits))])
+    if run_s > 2:
+        assert (shown.status, shown.error) == ("timeout", "TeX did not finish in 10 s")
+    else:
+        assert len(tex.limits) >= 5 and shown.status == "empty"
+
+
+@needs_tex
+def test_a_formula_larger_than_any_paper_ends_in_its_time() -> None:
+    began = time.monotonic()
+    (shown,) = render(r"\hbox{\rule{100cm}{100cm}}a", timeout_s=0.5)
+    assert shown.status in ("timeout", "empty")
+    assert time.monotonic() - began < 5.0  # the limit and, on a busy machine, the reading of the last page
+
+
+def test_neighbours_of_a_formula_that_takes_all_its_time_keep_theirs(monkeypatch) -> None:
+    tex = SlowTex(0.0, harmless=True)
+
+    def hang_at_the_first(source: str, limit_s: float) -> TexRun:
+        """Hang at `h`; set everything else at once."""
+        tex.limits.append(limit_s)
+        if "{h}" in source:
+            tex.now += limit_s
+            return TexRun(None, "@b 0 1 0\n" if "@b" in source else "", True)
+        marks = "".join(f"@b {i} {i + 1} 0\n@e {i} {i + 2} 0\n" for i in range(source.count("@b")))
+        return TexRun(tex.run(source, limit_s).pdf, marks, False)
+
+    monkeypatch.setattr(formula_render, "run_tex", hang_at_the_first)
+    monkeypatch.setattr(formula_render.time, "monotonic", tex.monotonic)
+    hanging, *others = render("h", "x+y", "x+z", "x-y", timeout_s=10)
+    assert hanging.status == "timeout" and tex.limits[:3] == [10, 7.5, 7.5]
+    assert "timeout" not in [one.status for one in others]

@@ -18,7 +18,7 @@ from gravityocr.metrics.runs.benchmark_sets import (
     read_unimer,
     table_html,
 )
-from gravityocr.metrics.runs.datasets import read_folders, read_json, read_pairs, read_rows, read_text
+from gravityocr.metrics.runs.datasets import read_folders, read_json, read_pairs, read_rows
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -31,26 +31,7 @@ def write_rows(path: Path, rows: list[object]) -> Path:
     return write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-# Text ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data", "text", "fault"),
-    [
-        (b"plain \xc3\xa9", "plain é", None),
-        (b"\xef\xbb\xbfmarked", "marked", None),
-        (b"a\r\nb\rc\n", "a\nb\nc\n", None),
-        (b"", "", None),
-        (b"caf\xe9 au lait", "caf\ufffd au lait", "first at byte 3"),
-        ("né".encode("utf-16"), "né", "is UTF-16"),
-        (b"\xff\xfe\x00", "\ufffd", "is UTF-16"),
-        (b"a\x00b", "a\x00b", None),
-    ],
-)
-def test_text_is_read_whatever_its_encoding(tmp_path, data, text, fault):
-    found, told = read_text(write(tmp_path / "a.txt", data))
-    assert found == text
-    assert (told is None) == (fault is None) and (fault or "") in (told or "")
+# Rows ----------------------------------------------------------------------------------------------
 
 
 def test_only_line_ends_split_json_lines(tmp_path):
@@ -129,7 +110,6 @@ def test_folders_are_paired_by_stem(tmp_path):
         write(tmp_path / "ref" / name, text)
     for name, data in {"a.pdf_1.txt": b"pred a", "b.md": b"\xff", "z.md": b"extra"}.items():
         write(tmp_path / "pred" / name, data)
-    (tmp_path / "ref" / "folder.md").mkdir()
     found = read_folders(tmp_path / "pred", tmp_path / "ref")
     assert [(pair.id, pair.pred, pair.ref) for pair in found.pairs] == [
         ("a.pdf_1", "pred a", "ref a"), ("b", "\ufffd", "ref b"), ("c", "", "ref c"),
@@ -185,9 +165,15 @@ def test_pages_find_their_predictions(tmp_path):
     [
         ("{}", "must hold a list of pages"),
         ("[]", "must hold a list of pages"),
-        ('[{"layout_dets": []}]', "page 1: lacks page_info.image_path or layout_dets"),
-        ('[{"page_info": {"image_path": "a.jpg"}, "layout_dets": {}}]', "page 1: lacks"),
-        ('[{"page_info": {"image_path": "a.jpg"}, "layout_dets": [3]}]', "page 1: lacks"),
+        ('[{"layout_dets": []}]', "page 1: lacks page_info.image_path"),
+        ('[{"page_info": {"image_path": "x/"}, "layout_dets": {}}]', "page 1: x/ lacks layout_dets"),
+        ('[{"page_info": {"image_path": "/"}, "layout_dets": []}]', "page 1: lacks page_info.image_path"),
+        ('[{"page_info": {"image_path": "a.jpg"}, "layout_dets": {}}]', "page 1: a.jpg lacks layout_dets"),
+        ('[{"page_info": {"image_path": "a.jpg"}, "layout_dets": [3]}]', "page 1: a.jpg, block 1: is no object"),
+        (
+            '[{"page_info": {"image_path": "a.jpg"}, "layout_dets": [{"anno_id": 7}]}]',
+            "block 1 (anno_id 7): has no cat",
+        ),
         ("[3]", "page 1: lacks"),
         (json.dumps([page("a.jpg"), page("x/a.jpg")]), "page 2: a.jpg comes twice"),
     ],
@@ -361,3 +347,50 @@ def test_faults_of_unimer_are_named(tmp_path):
 def test_faults_of_official_values_are_named(tmp_path, content):
     with pytest.raises(InputError, match="must hold a list of objects with id, pred"):
         read_golden(write(tmp_path / "golden.json", content), ("pred",))
+
+
+# What is scored all the same ---------------------------------------------------------------------------
+
+
+def test_pages_that_share_a_prediction_are_told(tmp_path):
+    gt = write(tmp_path / "gt.json", json.dumps([page(image) for image in ("a.png", "x/a.jpg", "b.png", "c.jpg")]))
+    for name in ("a.md", "b.md", "c.jpg.md"):
+        write(tmp_path / "pred" / name, "x")
+    found = read_omnidocbench(gt, tmp_path / "pred")
+    assert [(note.id, note.status) for note in found.notes] == [
+        ("a.png", "shared_prediction"), ("a.jpg", "shared_prediction"),
+    ]  # fmt: skip
+    assert "a.md is taken for a.jpg too" in found.notes[0].message
+    # The remedy that the note names is one.
+    (tmp_path / "pred" / "a.md").unlink()
+    for name in ("a.png.md", "a.jpg.md"):
+        assert name in found.notes[0].message
+        write(tmp_path / "pred" / name, name)
+    found = read_omnidocbench(gt, tmp_path / "pred")
+    assert [one.markdown for one in found.pages[:2]] == ["a.png.md", "a.jpg.md"] and not found.notes
+
+
+def test_an_order_that_is_none_is_told_with_its_block(tmp_path):
+    blocks = [
+        {"category_type": "title", "order": 1}, {"category_type": "header", "order": None},
+        {"category_type": "title", "order": float("nan"), "anno_id": 9},
+    ]  # fmt: skip
+    gt = write(tmp_path / "gt.json", json.dumps([{**page("a.png"), "layout_dets": blocks}]))
+    write(tmp_path / "pred" / "a.md", "x")
+    (note,) = read_omnidocbench(gt, tmp_path / "pred").notes
+    assert (note.id, note.status) == ("a.png", "bad_order")
+    assert note.message.startswith("block 3 (anno_id 9): its order ('nan') is no number of a place")
+
+
+@pytest.mark.parametrize("depth", [99, 100, 900])
+def test_json_that_nests_too_deep_is_told(tmp_path, depth):
+    nested = "[" * (depth - 1) + "]" * (depth - 1)
+    gt = write(tmp_path / "gt.json", '{"a": ' + nested + "}")
+    rows = write(tmp_path / "a.jsonl", '{"id": ' + nested + "}\n")
+    if depth < 101:
+        assert read_json(gt, "x") and list(read_rows(rows, "id"))
+        return
+    with pytest.raises(InputError, match=r"gt\.json: .*nests deeper than 100 levels"):
+        read_json(gt, "x")
+    with pytest.raises(InputError, match=r"a\.jsonl, line 1: .*nests deeper than 100 levels"):
+        list(read_rows(rows, "id"))

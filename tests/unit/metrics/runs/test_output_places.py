@@ -46,13 +46,21 @@ def test_a_report_goes_over_a_report_and_results_onto_results(report, results):
         check_results_place(report)
 
 
-@pytest.mark.parametrize("content", ["", "text", "<!doctype html><html></html>", '{"id": "a"}\n'])
+def test_an_empty_file_may_become_a_report_or_results(tmp_path):
+    (tmp_path / "file").touch()
+    check_report_place(tmp_path / "file")
+    check_results_place(tmp_path / "file")
+    write_report(tmp_path / "file", Report("T", "s", [], []))
+    assert (tmp_path / "file").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("content", [" ", "text", "<!doctype html><html></html>", '{"id": "a"}\n'])
 def test_nothing_else_is_overwritten(tmp_path, content):
     path = tmp_path / "file"
     path.write_text(content)
     with pytest.raises(ConfigError, match="is no report of gravityocr score"):
         check_report_place(path)
-    if content:
+    if content.strip():
         with pytest.raises(ConfigError, match="is no result"):
             check_results_place(path)
 
@@ -105,3 +113,9 @@ def test_a_folder_without_leave_to_write_is_told(tmp_path, monkeypatch, check):
     monkeypatch.setattr("os.access", lambda *_args: False)  # root may write everywhere
     with pytest.raises(ConfigError, match="nothing may be written in"):
         check(tmp_path / "new" / "file")
+
+
+def test_a_report_needs_leave_to_write_beside_it(report, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, _mode: Path(path) == report)
+    with pytest.raises(ConfigError, match="nothing may be written in"):
+        check_report_place(report)

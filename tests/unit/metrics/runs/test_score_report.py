@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 from PIL import Image
+from tests.score_runs import room_for
 
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.metrics.runs.confidence import Interval
@@ -191,15 +192,26 @@ def test_the_file_is_written_or_the_error_names_it(tmp_path):
     with pytest.raises(ConfigError, match="exists and is no report of gravityocr score"):
         write_report(other, report([]))
     assert other.read_text() == "<html>mine</html>"
-    taken = tmp_path / "taken"
-    taken.mkdir()
-    with pytest.raises(InputError, match="cannot be written"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pathlib.Path.write_bytes", _disk_full)
-        write_report(taken / "r.html", report([]))
 
 
-def _disk_full(_path, _data):
-    raise OSError(28, "No space left on device")
+def test_a_full_disk_leaves_what_was_there(tmp_path):
+    old, new = tmp_path / "old.html", tmp_path / "new.html"
+    write_report(old, report([]))
+    before = old.read_bytes()
+    for path in (old, new):
+        with pytest.raises(InputError, match=rf"{path.name}: cannot be written .*make room"), room_for(1000):
+            write_report(path, report([sample()]))
+    assert [path.name for path in tmp_path.iterdir()] == ["old.html"] and old.read_bytes() == before
+
+
+def test_a_report_is_written_through_a_link_and_may_be_read_by_others(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.html").symlink_to(tmp_path / "folder" / "r.html")
+    write_report(tmp_path / "link.html", report([]))
+    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "folder" / "r.html").is_file()
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert (tmp_path / "folder" / "r.html").stat().st_mode == plain.stat().st_mode
 
 
 # Pictures ------------------------------------------------------------------------------------------

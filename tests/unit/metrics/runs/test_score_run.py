@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.score_runs import room_for
 
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.metrics.runs import score_file
@@ -210,3 +211,53 @@ def test_only_finished_results_are_kept(tmp_path):
     again = ResultsFile(path, {})
     assert again.kept("a", "1")["score"] == {"value": 1}
     assert again.kept("b", "2") is None and again.kept("a", "2") is None
+
+
+@pytest.mark.parametrize("n_bytes", [100, 500])
+def test_a_full_disk_names_file_and_remedy_and_loses_nothing(tmp_path, n_bytes):
+    path, calls = tmp_path / "results.jsonl", []
+    work = [Sample(f"s{n}", {"n": n}) for n in range(4)]
+    message = r"results\.jsonl: cannot be written \(.*\); make room and run again"
+    with pytest.raises(InputError, match=message), room_for(n_bytes):
+        run_batches(work, double_all, RunConfig(results=path), 2)
+    assert path.stat().st_size == n_bytes  # torn in the middle of a line
+    n_whole = path.read_bytes().count(b"\n")
+    found = run_batches(work, counted(calls), RunConfig(results=path), 2)
+    assert len(calls) == 4 - n_whole and [result.score["value"] for result in found] == [0, 2, 4, 6]
+
+
+def test_a_results_file_that_cannot_be_closed_is_named(tmp_path):
+    class Stream:
+        def close(self):
+            raise OSError(5, "Input/output error")
+
+    file = ResultsFile(tmp_path / "results.jsonl", {})
+    file._stream = Stream()
+    with pytest.raises(InputError, match=r"results\.jsonl: cannot be written \(Input/output error\)"):
+        file.close()
+
+
+def test_a_fifo_of_results_is_told(tmp_path):
+    os.mkfifo(tmp_path / "results.jsonl")
+    with pytest.raises(InputError, match="it is a FIFO"):
+        run_batches([Sample("a", {"n": 1})], double_all, RunConfig(results=tmp_path / "results.jsonl"), 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"score": None}, {"score": {}}, {"score": []}, {"score": "x"}, {"score": {"value": "2"}},
+        {"score": {"value": 3}}, {"seconds": "x"}, {"seconds": None}, {"error": 3}, {"check": None}, {"check": []},
+        {"status": "failed"},
+    ],
+)  # fmt: skip
+def test_a_line_that_was_changed_is_scored_again(tmp_path, change):
+    path, calls = tmp_path / "results.jsonl", []
+    work = [Sample(f"s{n}", {"n": n}) for n in range(2)]
+    run_batches(work, double_all, RunConfig(results=path), 2)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in (rows[0], rows[1] | change)))
+    for scored in ([1], []):  # and the line that replaces it is taken up
+        calls.clear()
+        found = run_batches(work, counted(calls), RunConfig(results=path), 2)
+        assert calls == scored and [result.score for result in found] == [{"value": 0}, {"value": 2}]
