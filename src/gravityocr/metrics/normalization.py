@@ -11,7 +11,7 @@ import bisect
 import re
 from collections.abc import Iterator
 
-from gravityocr.metrics.latex_text import formula_to_unicode, inline_to_unicode, replace_inline, uncircle
+from gravityocr.metrics.latex_text import inline_to_unicode, replace_inline, uncircle
 from gravityocr.metrics.tables.table_html import drop_between, normal_form
 
 _NOT_TEXT = re.compile(r"[^\w\u4e00-\u9fff]")
@@ -153,15 +153,6 @@ def formula_to_render(latex: str) -> str:
         if latex.startswith(opening) and latex.endswith(closing):
             latex = latex[2:-2].strip()
     return strip_formula_tags(latex).strip()
-
-
-def formula_to_text(latex: str) -> str:
-    r"""Turn a formula, delimiters and all, into characters for comparing it with text.
-
-    >>> formula_to_text("$$\\alpha = 1 \\tag{2}$$")
-    'α= 1'
-    """
-    return formula_to_unicode(strip_formula_tags(strip_formula_delimiters(uncircle(latex))))
 
 
 def normalize_inline_formulas(text: str) -> str:

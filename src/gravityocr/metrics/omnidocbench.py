@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy.optimize import linear_sum_assignment
 
-from gravityocr.metrics.edit import EditScore, edit_distance, ned
+from gravityocr.metrics.edit import EditScore, edit_distance, ned, page_edit
 from gravityocr.metrics.page_matching.block_matching import (
     FORMULA,
     Lines,
@@ -86,8 +86,8 @@ class PageScore:
     @property
     def text_edit(self) -> float | None:
         """The page's text distance: all edits over the longer lengths; None without text."""
-        n_chars = sum(sample.edit.n_chars for sample in self.texts)
-        return sum(sample.edit.n_edits for sample in self.texts) / n_chars if n_chars else None
+        scores = [sample.edit for sample in self.texts]
+        return page_edit(scores) if any(score.n_chars for score in scores) else None
 
     @property
     def teds(self) -> float | None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from gravityocr.metrics import latex_text, normalization
 from gravityocr.metrics.latex_text import formula_to_unicode, inline_formulas, uncircle
 from gravityocr.metrics.normalization import (
-    formula_to_text,
     normalize_formula,
     normalize_inline_formulas,
     normalize_table,
@@ -23,7 +22,7 @@ from gravityocr.metrics.normalization import (
 )
 
 FUNCTIONS: list[Callable[[str], str]] = [
-    normalize_text, normalize_formula, normalize_table, normalize_inline_formulas, formula_to_text,
+    normalize_text, normalize_formula, normalize_table, normalize_inline_formulas,
     strip_formula_delimiters, strip_formula_tags,
 ]  # fmt: skip
 PIECES = [

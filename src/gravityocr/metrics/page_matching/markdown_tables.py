@@ -37,71 +37,47 @@ def pipe_tables(text: str) -> list[tuple[int, int, str]]:
 
 
 def official_pipe_tables(text: str) -> str:
-    """Rewrite what the official scorer takes for pipe tables as HTML, in place.
+    """Rewrite what the official scorer takes for pipe tables as HTML, in place and with its layout: positions count.
 
-    Every stretch from a pipe to the next pipe at a line's end is a row of its own; neighbouring rows are joined. Faults
-    included: the lines of cells that hold a colon or three dashes are dropped, as if they were the row of dashes.
+    Every stretch from a pipe to the next pipe at a line's end is a row; rows without a line break between them are one
+    table. Faults included: cells that hold a colon or three dashes are taken for the row of dashes, and the line before
+    a table is lost with what stands before it on its own line.
     """
     text = text.replace("\r", "") + "\n"
-    pieces: list[str] = []
-    cursor = 0
-    while (start := text.find("|", cursor)) >= 0 and (end := text.find("|\n", start + 1)) >= 0:
-        pieces += [text[cursor:start], _official_row(text[start:end])]
-        cursor = end + 2
-    pieces.append(text[cursor:])
-    joined = _join_official_rows("".join(pieces))
-    return joined.replace("<table>", '<table border="1" >').replace("<td>", '<td colspan="1" rowspan="1">')
-
-
-def _official_row(row: str) -> str:
-    # The stretch may hold line breaks: its first line is the head, its second one is taken for dashes.
-    first, *others = [line.strip() for line in f"{row}|".strip().split("\n")]
-    cells = "".join(f"      <th>{cell.strip()}</th>\n" for cell in first.split("|")[1:-1])
-    body = ""
-    for line in others[1:]:
-        body += "    <tr>\n" + "".join(f"      <td>{c.strip()}</td>\n" for c in line.split("|")[1:-1]) + "    </tr>\n"
-    return f"<table>\n  <thead>\n    <tr>\n{cells}    </tr>\n  </thead>\n  <tbody>\n{body}  </tbody>\n</table>\n"
-
-
-def _join_official_rows(text: str) -> str:
     out: list[str] = []
-    block: list[str] = []
-    inside = False
-    last = ""
-    for line in text.split("\n"):
-        if "<table>" in line:
-            inside = True
-            block.append(last)
-        elif inside:
-            if not _taken_for_dashes(last) and "</thead>" not in last:
-                block.append("\n" + last)
-            if "</table>" in last:
-                inside = False
-                out.append(_official_table("".join(block)))
-                block = []
-        else:
-            out.append(last)
-        last = line
-    if last:
-        if inside or "</table>" in last:
-            block.append("\n" + last)
-            out.append(_official_table("".join(block)))
-        else:
-            out.append(last)
-    return "\n".join(out)
+    table: list[str] = []
+    cursor, before = 0, "\n"
+    while (start := text.find("|", cursor)) >= 0 and (end := text.find("|\n", start + 1)) >= 0:
+        before += text[cursor:start]
+        if "\n" in before:
+            out += _official_table(table) if cursor else []
+            out += before.split("\n")[:-2]
+            table = []
+        # What stands before it on its own line can have the whole row taken for dashes.
+        table += [] if _like_dashes(before.rpartition("\n")[2]) else _official_row(text[start : end + 1])
+        cursor, before = end + 2, ""
+    out += _official_table(table) if cursor else []
+    *lines, last = (before + text[cursor:]).split("\n")
+    return "\n".join([*out, *lines, *([last] if last else [])])
 
 
-def _taken_for_dashes(line: str) -> bool:
-    return ":" in line or "---" in line
+def _official_row(stretch: str) -> list[str]:
+    """Return the lines of a row; of a stretch over several lines the second one is taken for dashes."""
+    lines = stretch.split("\n")
+    rows = []
+    for line in (lines[0], *lines[2:]):
+        cells = [cell.strip() for cell in line.strip().split("|")[1:-1]]
+        kept = [cell for cell in cells if not _like_dashes(cell)]
+        rows += ["    <tr>", *(f'      <td colspan="1" rowspan="1">{cell}</td>' for cell in kept), "    </tr>"]
+    return rows if len(rows) > 2 else []
 
 
-def _official_table(block: str) -> str:
-    kept: list[str] = []
-    for table in re.findall(r"<table>[\s\S]*?</table>", re.sub(r"<!--[\s\S]*?-->", "", block)):
-        lines = [line.replace("<th>", "<td>").replace("</th>", "</td>") for line in table.split("\n")]
-        rows = [line for line in lines if not re.search(r"</?t(able|head|body)>", line)]
-        kept += rows if len(rows) > 2 else []
-    return "\n\n<table>\n" + "\n".join(kept) + "\n</table>\n\n"
+def _like_dashes(text: str) -> bool:
+    return ":" in text or "---" in text
+
+
+def _official_table(rows: list[str]) -> list[str]:
+    return ["\n\n" + '<table border="1" >\n' + "\n".join(rows) + "\n</table>\n\n"]
 
 
 def tabular_html(latex: str) -> str:
