@@ -1,107 +1,77 @@
-"""How well and how fast a checkpoint reads crops with ground truth.
+"""How well and how fast a checkpoint reads crops with ground truth, alone or beside other readers.
 
-    python -m benchmarks.crops --cases DIR --json
+    python -m benchmarks.crops --cases DIR --baselines --json
 
-Text is scored by NED with whitespace folded: mean, median and micro average (all edits over all characters), by kind
-and language. Self-speculation is compared with AR, token by token.
+Text is scored by NED with whitespace folded: mean, median and micro average (all edits over all characters); tables by
+TEDS and TEDS-struct; formulas by CDM, where TeX is installed, and by NED of the LaTeX; all by kind and language. A crop
+whose task the checkpoint does not claim is left out. Self-speculation is compared with AR, token by token. The
+baselines read the text crops, in the same run and with as many threads.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-import unicodedata
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from benchmarks.crop_baselines import BASELINES, Baseline, open_baselines
+from benchmarks.crop_scores import Row, about, add_cdm, score, score_answer, summarize, summarize_quality
+from benchmarks.crop_tables import decoding_table, quality_table
 from gravityocr.benchmark.cases import Case, load_cases
 from gravityocr.benchmark.speed import machine
-from gravityocr.document import Recognition
 from gravityocr.engine.engine import Engine, EngineConfig
 from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError, InputError
-from gravityocr.metrics.edit import edit_distance, fold_whitespace, ned
 
-BOUNDARY = "vision + prefill + decode of the network, crops one after another; opening and splitting are outside"
-_FOLDS = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-"})
-
-
-def fold_forms(text: str) -> str:
-    """Fold compatibility forms, dashes and quotes: what a reader could not call an error."""
-    return fold_whitespace(unicodedata.normalize("NFKC", text).translate(_FOLDS))
+BOUNDARY = (
+    "crops one after another, checkpoint loaded, one crop read before; seconds: vision + prefill + decode of the"
+    " network; wall_seconds: the whole call, splitting and joining inside; opening the image is outside of both"
+)
 
 
-def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the scores of one group of crops."""
-    n_forwards = sum(row["n_forwards"] for row in rows)
-    n_rounds = sum(row["n_rounds"] for row in rows)
-    n_tokens = sum(row["n_decoded"] for row in rows)
-    return {
-        "n_crops": len(rows),
-        "ned": statistics.mean(row["ned"] for row in rows),
-        "ned_median": statistics.median(row["ned"] for row in rows),
-        "ned_micro": sum(row["n_edits"] for row in rows) / max(1, sum(row["n_longer"] for row in rows)),
-        "ned_folded": statistics.mean(row["ned_folded"] for row in rows),
-        "tpf": n_tokens / n_forwards if n_forwards else None,
-        "accepted": sum(row["n_accepted"] for row in rows) / n_rounds if n_rounds else None,
-        "identical_to_ar": sum(row["identical_to_ar"] for row in rows) / len(rows),
-        "n_tokens": n_tokens,
-        "seconds": sum(row["seconds"] for row in rows),
-        "ar_seconds": sum(row["ar_seconds"] for row in rows),
-        "cut": sum(row["status"] in ("truncated", "loop_cut") for row in rows),
-    }
+def measure(
+    engine: Engine, cases: list[Case], baselines: Sequence[Baseline] = ()
+) -> tuple[list[Row], dict[str, list[Row]], list[dict[str, str]]]:
+    """Read every crop by self-speculation, by AR and, where it is text, by the baselines.
 
-
-def score(case: Case, answer: Recognition, reference: Recognition) -> dict[str, Any]:
-    """Return all figures of one crop."""
-    pred, truth = fold_whitespace(answer.text), fold_whitespace(case.truth)
-    return {
-        "file": case.file.name,
-        "kind": case.kind,
-        "language": case.language,
-        "status": answer.status,
-        "ned": ned(pred, truth),
-        "ned_folded": ned(fold_forms(answer.text), fold_forms(case.truth)),
-        "n_edits": edit_distance(pred, truth),
-        "n_longer": max(len(pred), len(truth)),
-        "identical_to_ar": answer.ids == reference.ids,
-        "n_decoded": answer.n_decoded,
-        "n_forwards": answer.n_forwards,
-        "n_rounds": answer.n_rounds,
-        "n_accepted": answer.n_accepted,
-        "seconds": sum(answer.seconds.values()),
-        "ar_seconds": sum(reference.seconds.values()),
-        "text": answer.text,
-    }
-
-
-def measure(engine: Engine, cases: list[Case]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Read every crop by self-speculation and by AR; return the scores, and what could not be read."""
+    Returns the scores of the checkpoint, of each baseline, and what could not be read.
+    """
     oracle = engine.with_decode("ar")
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
+    others: dict[str, list[Row]] = {baseline.name: [] for baseline in baselines}
     failed: list[dict[str, str]] = []
     for number, case in enumerate(cases):
         try:
             crop = case.crop()
+            if not rows:
+                engine.recognize([crop])  # warm-up
+            start = time.perf_counter()
             answer = engine.recognize([crop])[0]
+            wall_seconds = time.perf_counter() - start
             if answer.status in ("failed", "skipped"):
                 raise InputError(f"{case.file}: {answer.status}: {answer.error}")
-            rows.append(score(case, answer, oracle.recognize([crop])[0]))
+            rows.append(score(case, answer, oracle.recognize([crop])[0], wall_seconds))
         except InputError as error:
             failed.append({"file": str(case.file), "error": str(error)})
+            continue
+        for baseline in baselines if case.task == "text" else ():
+            try:
+                if not others[baseline.name]:
+                    baseline.read(crop.image, case.language)  # warm-up
+                text, seconds = baseline.read(crop.image, case.language)
+            except InputError as error:
+                failed.append({"file": str(case.file), "error": f"{case.file}: {baseline.name}: {error}"})
+            else:
+                scores = score_answer(case, text)
+                others[baseline.name].append({**about(case), **scores, "wall_seconds": seconds, "text": text})
         if (number + 1) % 10 == 0 or number + 1 == len(cases):
             print(f"{number + 1} of {len(cases)} crops", file=sys.stderr)
-    return rows, failed
-
-
-def report(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Group the crops by kind and language."""
-    groups: dict[str, list[dict[str, Any]]] = {"all": rows} if rows else {}
-    for row in rows:
-        groups.setdefault(f"{row['kind']}/{row['language']}", []).append(row)
-    return {name: summarize(group) for name, group in sorted(groups.items())}
+    return rows, others, failed
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -111,44 +81,76 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--checkpoint", default="nano", help="nano or a checkpoint folder")
     parser.add_argument("--block-size", type=int, help="default: the checkpoint's")
     parser.add_argument("--max-tokens", type=int, default=512, help="most tokens per piece")
-    parser.add_argument("--threads", type=int, help="default: 1 for small networks")
+    parser.add_argument("--threads", type=int, help="default: 1 for small networks; the baselines take as many")
     parser.add_argument("--limit", type=int, help="only the first crops")
     parser.add_argument("--worst", type=int, default=0, help="also print the worst English crops")
+    known = ",".join(BASELINES)
+    parser.add_argument("--baselines", nargs="?", const="", metavar="NAMES",
+                        help=f"also read with {known}; without names, with those that are installed")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="everything, crop by crop, on stdout")
     args = parser.parse_args(arguments)
     if args.limit is not None and args.limit < 1:
         parser.error("--limit must be at least 1")
     if args.worst < 0:
         parser.error("--worst must not be negative")
+    if args.baselines is not None:
+        args.baselines = list(dict.fromkeys(args.baselines.split(","))) if args.baselines else []
+        if unknown := [name for name in args.baselines if name not in BASELINES]:
+            parser.error(f"--baselines: unknown {unknown[0]!r}; choose among {known}")
     return args
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark: 0 = all well, 1 = some input failed, 2 = wrong settings."""
     args = parse_arguments(arguments)
+    baselines: list[Baseline] = []
+    left_out: list[str] = []
     try:
         config = EngineConfig(block_size=args.block_size, max_tokens=args.max_tokens)
         engine = Engine.from_pretrained(args.checkpoint, config, n_threads=args.threads)
         cases = load_cases(args.cases, tuple(sorted(engine.tasks)), args.limit)
-        rows, failed = measure(engine, cases)
+        if args.baselines is not None:
+            baselines, left_out = open_baselines(args.baselines or None, torch.get_num_threads())
+        rows, others, failed = measure(engine, cases, baselines)
+        no_cdm = add_cdm(rows, cases)
     except GravityOCRError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, (ConfigError, CheckpointError)) else 1
-    groups = report(rows)
+    report: dict[str, Any] = {
+        "groups": summarize(rows),
+        "baselines": {
+            one.name: {**one.describe(), "groups": summarize_quality(others[one.name]), "crops": others[one.name]}
+            for one in baselines
+        },
+        "checkpoint": args.checkpoint,
+        "block_size": engine.options.block_size,
+        "tasks": sorted(engine.tasks),
+        "boundary": BOUNDARY,
+        "machine": {**machine(), "threads": torch.get_num_threads(), "torch": torch.__version__},
+        "no_cdm": no_cdm,
+    }
     if args.json:
-        result = {"groups": groups, "block_size": engine.options.block_size, "boundary": BOUNDARY, "machine": machine()}
-        print(json.dumps({**result, "crops": rows, "failed": failed}, ensure_ascii=False))
+        print(json.dumps({**report, "crops": rows, "failed": failed}, ensure_ascii=False))
     else:
-        for name, group in groups.items():
-            figures = " ".join(f"{key}={value:.4g}" for key, value in group.items() if value is not None)
-            print(f"{name:40s} {figures}")
+        print_report(report)
     print_worst(rows, cases, args.worst)
+    for line in [*left_out, *([f"CDM left out: {no_cdm}"] if no_cdm else [])]:
+        print(line, file=sys.stderr)
     for failure in failed:
         print(f"failed: {failure['error']}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def print_worst(rows: list[dict[str, Any]], cases: list[Case], n_worst: int) -> None:
+def print_report(report: dict[str, Any]) -> None:
+    """Print the readers side by side, then how the checkpoint decoded."""
+    others = {name: one["groups"] for name, one in report["baselines"].items()}
+    print(quality_table({Path(report["checkpoint"]).name: report["groups"], **others}))
+    print(f"\n{decoding_table(report['groups'])}\n\nB = {report['block_size']}; {report['boundary']}")
+    for name, one in report["baselines"].items():
+        print(f"{name}: {one['version']}, {', '.join(one['models'])}; {one['boundary']}")
+
+
+def print_worst(rows: list[Row], cases: list[Case], n_worst: int) -> None:
     """Print the English crops of the highest error rates beside their truth."""
     english = [row for row in rows if row["kind"] == "text" and row["language"] == "english"]
     truths = {case.file.name: case.truth for case in cases}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gravityocr.config import load_config
 from gravityocr.training.launch import run_training
-from gravityocr.training.trainer import TrainConfig
+from gravityocr.training.run_config import TrainConfig
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Collect fonts and English text of this machine into a data directory for the synthetic text crops."""
+"""Collect fonts, texts and HTML tables of this machine, and formulas of a file, into a folder for synthetic crops."""
 
 import argparse
 import gzip
@@ -17,10 +17,13 @@ from PIL import ImageFont
 from gravityocr.training.synthetic.charset import ASCII, CHARSET, LIGATURES
 from gravityocr.training.synthetic.corpus import clean_paragraph
 from gravityocr.training.synthetic.fonts import is_held_out
+from gravityocr.training.synthetic.formula_source import prepare_formulas
+from gravityocr.training.synthetic.table_harvest import POOL_NAME, harvest
 
 FONT_ROOTS = ("/usr/share/fonts", "/usr/share/texmf", "/usr/share/texlive", "/usr/local/share/fonts")
 MAX_FACES_PER_FAMILY = 6
 MAX_SOURCE_BYTES = 3_000_000
+HTML_FOLDERS = ("/usr/share/cppreference", "/usr/share/doc")
 REJECTED_NAMES = re.compile(
     r"symbol|dingbat|emoji|math|orn|script|chancery|z003|brush|hand|callig|blackletter|fraktur|initial|outline|"
     r"shadow|stencil|swash|keyboard|caps|unicase|dunhill|fibonacci|funny|upright|unslanted|display black|music|"
@@ -368,24 +371,35 @@ def documents_of(paths: list[Path], seen: set[bytes]) -> Iterator[tuple[str, str
                 kept, length, part = [], 0, part + 1
 
 
+def html_files() -> list[Path]:
+    """List the HTML documentation that is installed."""
+    files = (file for folder in HTML_FOLDERS for file in Path(folder).rglob("*.html"))
+    return sorted(f for f in files if f.is_file() and not f.is_symlink() and f.stat().st_size < MAX_SOURCE_BYTES)
+
+
 def main() -> None:
-    """Run both collections and print their sizes."""
+    """Run the collections and print their sizes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--font-megabytes", type=float, default=25.0)
     parser.add_argument("--corpus-megabytes", type=float, default=32.0)
-    parser.add_argument("--only", choices=("fonts", "corpus"), default=None)
+    parser.add_argument("--only", choices=("fonts", "corpus", "formulas", "tables"), default=None)
+    parser.add_argument("--formulas", type=Path, default=None, help="JSON of LaTeX, e.g. from npm's mathoid-texvcjs")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    if arguments.only != "corpus":
+    if arguments.only in (None, "fonts"):
         rows = collect_fonts(arguments.out, int(arguments.font_megabytes * 1e6))
         for split in ("train", "heldout"):
             families = sorted({str(row["family"]) for row in rows if row["split"] == split})
             print(f"{split}: {len(families)} families of {len(rows)} faces: {families}")
-    if arguments.only != "fonts":
+    if arguments.only in (None, "corpus"):
         sizes = collect_corpus(arguments.out, int(arguments.corpus_megabytes * 1e6))
         largest = sorted(sizes.items(), key=lambda item: -item[1])[:25]
         print(f"corpus: {sum(sizes.values()) / 1e6:.1f} MB of {len(sizes)} packages: {largest}")
+    if arguments.only in (None, "tables"):
+        print(f"tables: {harvest(html_files(), arguments.out / POOL_NAME)} of HTML documentation")
+    if arguments.formulas is not None and arguments.only in (None, "formulas"):
+        print(f"formulas: {prepare_formulas(arguments.formulas, arguments.out)}")
 
 
 if __name__ == "__main__":

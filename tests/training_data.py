@@ -15,12 +15,12 @@ from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.prompt import Prompt, PromptBuilder
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionConfig
-from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, build_tokenizer, new_network
+from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, MARKUP_TOKENS, VOCAB_SIZE, build_tokenizer, new_network
 from gravityocr.training.noise import Corruption, NoiseConfig, corrupt
 from gravityocr.training.packing import PackedBatch, Sample, fill_response
 from gravityocr.training.synthetic.charset import ASCII, CHARSET
 
-TOKENIZER = build_tokenizer(CHARSET)
+TOKENIZER = build_tokenizer(CHARSET, MARKUP_TOKENS)
 EOS_ID: int = TOKENIZER.token_to_id(EOS_TOKEN)
 MASK_ID: int = TOKENIZER.token_to_id("<|mask|>")
 PROMPTS = PromptBuilder(TOKENIZER, IMAGE_SPEC)
@@ -32,7 +32,7 @@ TINY_NETWORK = OcrConfig(
         rope_theta=100.0,
     ),
     TextConfig(
-        vocab_size=256, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        vocab_size=VOCAB_SIZE, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, head_dim=16, rope_theta=100.0, mrope_section=(2, 2, 4),
     ),
 )  # fmt: skip

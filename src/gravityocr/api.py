@@ -39,7 +39,7 @@ class GravityOCR:
 
     @classmethod
     def from_pretrained(cls, checkpoint: str = "nano", *, layout: str = "auto", engine: EngineConfig | None = None,
-                        pipeline: PipelineConfig | None = None, dtype: str = "float32",
+                        pipeline: PipelineConfig | None = None, dtype: str = "auto",
                         device: str = "cpu", n_threads: int | None = None) -> GravityOCR:  # fmt: skip
         """Load a checkpoint (`nano` or a folder) and a layout detector; see `Engine.from_pretrained`."""
         loaded = Engine.from_pretrained(checkpoint, engine, dtype, device, n_threads)

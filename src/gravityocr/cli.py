@@ -19,7 +19,7 @@ from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
 
 INTERRUPTED = 130
 
-COMMANDS = ("parse", "recognize", "train", "score", "bench", "checkpoint")  # modules of gravityocr.commands
+COMMANDS = ("parse", "recognize", "train", "data", "score", "bench", "checkpoint")  # modules of gravityocr.commands
 
 
 class Commands(TyperGroup):

@@ -30,7 +30,7 @@ def root() -> None:
 @app.command("decode")
 def decode(
     cases: Annotated[Path, typer.Option(help="A folder with manifest.json and crops.")],
-    modes: Annotated[str, typer.Option(help="Modes, comma-separated; self-spec:8 sets a block size.")] = "ar,self-spec",
+    modes: Annotated[str, typer.Option(help="Modes, comma-separated; self-spec+head:8 sets the draft head and a block size.")] = "ar,self-spec",
     checkpoint: options.Checkpoint = "nano",
     tasks: Annotated[str | None, typer.Option(help="text,table,formula; default: what it claims.")] = None,
     language: Annotated[str | None, typer.Option(help="Only crops in this language, such as english.")] = None,
@@ -38,7 +38,7 @@ def decode(
     repeats: Annotated[int, typer.Option(min=1, help="Passes over every crop.")] = 3,
     threads: options.Threads = None,
     max_tokens: options.MaxTokens = 512,
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = "auto",
     device: options.Device = "cpu",
     as_json: options.Json = False,
 ) -> None:
@@ -75,12 +75,16 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _engine_of(engine: Engine, name: str) -> Engine:
+    """Return the engine of one mode; without `+head` drafts are the paper's own, whatever the checkpoint prefers."""
     mode, _, size = name.partition(":")
+    mode, plus, head = mode.partition("+")
+    if plus and (head != "head" or mode != "self-spec"):
+        raise ConfigError(f"--modes {name!r}: only self-spec+head has something behind a plus sign")
     if size and mode == "ar":
         raise ConfigError(f"--modes {name!r}: AR has no block size")
     if size and not (size.isdecimal() and len(size) < 10):
         raise ConfigError(f"--modes {name!r}: the block size behind the colon must be a number")
-    return engine.with_decode(options.decode_mode(mode), int(size) if size else None)
+    return engine.with_decode(options.decode_mode(mode), int(size) if size else None, draft_head=bool(plus))
 
 
 def _table(title: str, part: dict[str, Any]) -> Table:

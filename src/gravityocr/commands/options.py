@@ -17,11 +17,24 @@ console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty(
 Checkpoint = Annotated[str, typer.Option(help="'nano' (embedded) or a checkpoint folder.")]
 Decode = Annotated[str, typer.Option(help="self-spec, ar or diffusion.")]
 BlockSize = Annotated[int | None, typer.Option(help="Drafted tokens a round; default: the checkpoint's.")]
-Dtype = Annotated[str, typer.Option(help="float32 or bfloat16.")]
+Dtype = Annotated[str, typer.Option(help="float32, mixed (vision and prefill in bf16), bfloat16 or auto.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of the network; default: 1 for small ones.")]
 MaxTokens = Annotated[int, typer.Option(help="Most tokens per piece.")]
+DraftHead = Annotated[
+    str | None, typer.Option(help="on or off: the sequential draft head; default: the checkpoint's own choice.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout.")]
+
+
+def draft_head(name: str | None) -> bool | None:
+    """Check the switch of the draft head.
+
+    *Raises*: ConfigError for anything but on and off.
+    """
+    if name is not None and name not in ("on", "off"):
+        raise ConfigError(f"--draft-head {name!r} is unknown; choose on or off")
+    return None if name is None else name == "on"
 
 
 def decode_mode(name: str) -> DecodeMode:

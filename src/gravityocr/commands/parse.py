@@ -32,9 +32,10 @@ def parse(
     layout: Annotated[str, typer.Option(help="auto, cdla or none.")] = "auto",
     block_size: options.BlockSize = None,
     max_tokens: options.MaxTokens = 512,
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = "auto",
     device: options.Device = "cpu",
     threads: options.Threads = None,
+    draft_head: options.DraftHead = None,
     dpi: Annotated[float, typer.Option(help="Resolution at which PDF pages are rendered.")] = 200.0,
     password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
     stdout: Annotated[bool, typer.Option("--stdout", help="Print the Markdown instead of writing files.")] = False,
@@ -53,7 +54,8 @@ def parse(
         DocumentWriter(Path(out), formats)
     if pages is not None:
         PageRanges.parse(pages)
-    engine = EngineConfig(options.decode_mode(decode), block_size, max_tokens)
+    head = options.draft_head(draft_head)
+    engine = EngineConfig(options.decode_mode(decode), block_size, max_tokens, draft_head=head)
     pipeline = PipelineConfig(source=SourceConfig(dpi=dpi, password=password))
     ocr = GravityOCR.from_pretrained(
         checkpoint, layout=layout, engine=engine, pipeline=pipeline, dtype=dtype, device=device, n_threads=threads

@@ -27,9 +27,10 @@ def recognize(
     checkpoint: options.Checkpoint = "nano",
     block_size: options.BlockSize = None,
     max_tokens: options.MaxTokens = 512,
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = "auto",
     device: options.Device = "cpu",
     threads: options.Threads = None,
+    draft_head: options.DraftHead = None,
     trace: Annotated[Path | None, typer.Option(help="Write the rounds of the first read file as HTML.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Print tokens, forwards and seconds on stderr.")] = False,
     as_json: options.Json = False,
@@ -37,7 +38,9 @@ def recognize(
     """Read crops of regions (not whole pages) and print their text."""
     if task not in TASK_PROMPTS:
         raise ConfigError(f"--task {task!r} is unknown; choose one of {', '.join(TASK_PROMPTS)}")
-    config = EngineConfig(options.decode_mode(decode), block_size, max_tokens, trace=trace is not None)
+    head = options.draft_head(draft_head)
+    mode = options.decode_mode(decode)
+    config = EngineConfig(mode, block_size, max_tokens, trace=trace is not None, draft_head=head)
     if trace and config.decode != "self-spec":
         raise ConfigError("--trace shows the rounds of self-speculation; use it with --decode self-spec")
     if trace:

@@ -14,12 +14,15 @@ from gravityocr.decoding.autoregressive import decode_autoregressive
 from gravityocr.decoding.diffusion import decode_diffusion
 from gravityocr.decoding.request import Decoded, Request
 from gravityocr.decoding.sampling import greedy
+from gravityocr.decoding.sequential_draft import sequential_draft
 from gravityocr.decoding.speculative import decode_speculative
 from gravityocr.errors import ConfigError
+from gravityocr.model.draft_head import DraftHead
 from gravityocr.model.ocr_model import OcrModel, prefill
 from gravityocr.model.prompt import Prompt
 
 DecodeMode = Literal["self-spec", "ar", "diffusion"]
+_CROPS_AT_ONCE = 16
 DECODE_MODES: tuple[DecodeMode, ...] = ("self-spec", "ar", "diffusion")
 
 
@@ -27,7 +30,8 @@ DECODE_MODES: tuple[DecodeMode, ...] = ("self-spec", "ar", "diffusion")
 class DecodeOptions:
     """How a batch is decoded; `mask_id` and `stop_ids` come from the checkpoint.
 
-    `max_tokens` counts y_1. `threshold` is used by direct block diffusion only.
+    `read_in_bf16` computes what precedes decoding, vision and prefill, in bf16: all modes share it, so that their
+    equality does not suffer. `max_tokens` counts y_1. `threshold` is used by direct block diffusion only, `draft_head` by self-speculation.
     """
 
     mask_id: int
@@ -37,6 +41,8 @@ class DecodeOptions:
     max_tokens: int = 2048
     threshold: float = 0.9
     trace: bool = False
+    draft_head: DraftHead | None = None
+    read_in_bf16: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,12 @@ class DecodedBatch:
     vision_s: float
     prefill_s: float
     decode_s: float
+
+
+def _encode(model: OcrModel, prompts: Sequence[Prompt]) -> Tensor:
+    """Return the features of all crops; on a CPU a few at a time, whose activations stay in its caches."""
+    size = _CROPS_AT_ONCE if model.device.type == "cpu" else len(prompts)
+    return torch.cat([model.encode_images(prompts[i : i + size])[1] for i in range(0, len(prompts), size)])
 
 
 @torch.inference_mode()
@@ -66,16 +78,19 @@ def decode_prompts(
     if max_tokens is not None:
         limits = torch.minimum(limits, torch.tensor(list(max_tokens), device=model.device))
     began = time.perf_counter()
-    _, features = model.encode_images(prompts)
-    encoded = time.perf_counter()
-    session = prefill(model, prompts, features, int(limits.max()) + options.block_size + 2)
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=options.read_in_bf16):
+        features = _encode(model, prompts)
+        encoded = time.perf_counter()
+        session = prefill(model, prompts, features, int(limits.max()) + options.block_size + 2)
     first: Tensor = greedy(session.first_logits[:, None], options.mask_id)[:, 0]
     request = Request(session.lens, first, limits, options.stop_ids, options.block_size, options.mask_id)
     filled = time.perf_counter()
     if options.mode == "ar":
         sequences = decode_autoregressive(session, request)
     elif options.mode == "self-spec":
-        sequences = decode_speculative(session, request, trace=options.trace)
+        head = options.draft_head
+        draft = sequential_draft(session, head, options.mask_id) if head is not None else None
+        sequences = decode_speculative(session, request, draft=draft, trace=options.trace)
     else:
         sequences = decode_diffusion(session, request, threshold=options.threshold)
     done = time.perf_counter()

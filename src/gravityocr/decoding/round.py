@@ -61,6 +61,10 @@ class Window(NamedTuple):
     limits: Tensor
 
 
+Draft = Callable[[Window], Tensor]
+"""A draft window -> the tokens [b, B + 1] that its rows choose, the first of them an exact AR prediction."""
+
+
 @dataclass(frozen=True)
 class Round:
     """Hold the outcome of one round.
@@ -135,15 +139,17 @@ def cut(tokens: Tensor, counts: Tensor, stop_ids: Tensor, n_left: Tensor) -> Ten
     return torch.minimum(torch.minimum(counts, first_stop + 1), n_left)
 
 
-def decode_round(step: Step, choose: Choose, x0: Tensor, lens: Tensor, n_left: Tensor, rules: Rules) -> Round:
+def decode_round(step: Step, choose: Choose, x0: Tensor, lens: Tensor, n_left: Tensor, rules: Rules,
+                 draft: Draft | None = None) -> Round:  # fmt: skip
     """Run one round for every sequence: two forwards, 1 to B + 2 tokens committed for each.
 
     `n_left` is how many tokens a sequence may still commit, at least 1. The cache needs B + 2 slots behind
-    `lens`; `step` is called twice and nothing else is touched.
+    `lens`; `step` is called twice and nothing else is touched. `draft` replaces the first call.
 
     *Shapes*: x0, lens, n_left [b]. *Source*: paper.md section 4, self-speculation, 1 to 3.
     """
-    drafted = choose(step(*draft_window(x0, lens, rules.block_size, rules.mask_id)))
+    window = draft_window(x0, lens, rules.block_size, rules.mask_id)
+    drafted = choose(step(*window)) if draft is None else draft(window)
     a0, drafts = drafted[:, 0], drafted[:, 1:]
     predictions = choose(step(*verify_window(a0, drafts, lens)))
     n_accepted = accept(drafts, predictions)

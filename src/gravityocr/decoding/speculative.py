@@ -7,22 +7,25 @@ from functools import partial
 import torch
 
 from gravityocr.decoding.request import Batch, Decoded, Progress, Request, Slots
-from gravityocr.decoding.round import Round, Rules, decode_round
+from gravityocr.decoding.round import Draft, Round, Rules, decode_round
 from gravityocr.decoding.sampling import greedy
 from gravityocr.decoding.trace import RoundTrace
 
 
 @torch.no_grad()
-def decode_speculative(slots: Slots, request: Request, *, trace: bool = False) -> list[Decoded]:
+def decode_speculative(
+    slots: Slots, request: Request, *, draft: Draft | None = None, trace: bool = False
+) -> list[Decoded]:
     """Decode by self-speculation and return the sequences in input order, with a trace if asked.
 
+    `draft` replaces the plain block-diffusion draft; it must run on the same slots.
     *Raises*: CapacityError before the first forward. *Source*: paper.md section 4, self-speculation.
     """
     rules = Rules(request.block_size, request.mask_id, request.stop_tensor())
     choose = partial(greedy, mask_id=request.mask_id)
     batch = Batch(request, slots)
     while batch.running:
-        outcome = decode_round(slots.step, choose, batch.x0, batch.lens, batch.n_left, rules)
+        outcome = decode_round(slots.step, choose, batch.x0, batch.lens, batch.n_left, rules, draft)
         _count(batch.running, outcome)
         batch.record(outcome.committed, outcome.n_committed)
         if trace:

@@ -12,18 +12,19 @@ from gravityocr.config import check_numbers
 from gravityocr.decoding import Decoded
 from gravityocr.decoding.prompts import DecodedBatch, DecodeMode, DecodeOptions, decode_prompts
 from gravityocr.document import Crop, Recognition, RegionStatus
+from gravityocr.engine.crop_pieces import AnyPiece, join_pieces, split_into_pieces, token_limit
+from gravityocr.engine.loops import without_repeated_tail
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.checkpoint import MAX_BLOCK_SIZE, Checkpoint, load_checkpoint
-from gravityocr.model.device import check_device
-from gravityocr.model.pieces import Piece, join_texts, split_crop
+from gravityocr.model.device import check_device, multiplies_bf16
+from gravityocr.model.draft_head import DRAFT_HEAD_FILE, DraftHead
 from gravityocr.model.prompt import Prompt, on_white
 
+DTYPES = ("auto", "float32", "mixed", "bfloat16")
 MAX_ASPECT = 100
 MAX_TOKENS = 65536
 MAX_THREADS = 256
 SMALL_NETWORK = 50_000_000
-TOKENS_PER_COLUMN, SPARE_TOKENS = 3, 16
-"""No line holds more than three characters in a vision cell's width: what is longer is a loop, and is cut there."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class EngineConfig:
     """How crops are read.
 
     *Units*: `max_tokens` per piece, y_1 included; `batch_tokens` bounds the prompt tokens of one batch, and with them
-    its memory. `block_size` None is the checkpoint's own.
+    its memory. `block_size` None is the checkpoint's own, as is `draft_head`, which switches the sequential draft head.
+    `read_in_bf16` computes vision and prefill in bf16, which all modes share.
     """
 
     decode: DecodeMode = "self-spec"
@@ -40,6 +42,8 @@ class EngineConfig:
     batch_tokens: int = 4096
     threshold: float = 0.9
     trace: bool = False
+    draft_head: bool | None = None
+    read_in_bf16: bool = False
 
     def __post_init__(self) -> None:
         check_numbers(
@@ -52,7 +56,7 @@ class EngineConfig:
 class _Piece:
     crop: int
     prompt: Prompt
-    part: Piece | None
+    part: AnyPiece | None
     max_tokens: int
     decoded: Decoded | None = None
 
@@ -62,7 +66,7 @@ class CropRun:
     """What happened to one crop: the sequences of its pieces and its share of the seconds."""
 
     sequences: list[Decoded] = field(default_factory=list)
-    parts: list[Piece | None] = field(default_factory=list)
+    parts: list[AnyPiece | None] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: {"vision": 0.0, "prefill": 0.0, "decode": 0.0})
 
 
@@ -81,12 +85,27 @@ class Engine:
             self.config.max_tokens,
             self.config.threshold,
             self.config.trace,
+            self._draft_head(),
+            self.config.read_in_bf16,
         )
 
+    def _draft_head(self) -> DraftHead | None:
+        """Return the draft head where it is switched on.
+
+        *Raises*: ConfigError where it is asked for and the checkpoint has none.
+        """
+        wanted, head = self.config.draft_head, self.checkpoint.draft_head
+        if wanted and head is None:
+            raise ConfigError(f"{self.checkpoint.path} has no {DRAFT_HEAD_FILE}; leave the draft head off, or train one")
+        return head if wanted or (wanted is None and self.checkpoint.diffusion.draft_head) else None
+
     @classmethod
-    def from_pretrained(cls, name: str = "nano", config: EngineConfig | None = None, dtype: str = "float32",
+    def from_pretrained(cls, name: str = "nano", config: EngineConfig | None = None, dtype: str = "auto",
                         device: str = "cpu", n_threads: int | None = None) -> Engine:  # fmt: skip
         """Load a checkpoint by name or folder and return its engine.
+
+        `dtype` "mixed" computes vision and prefill in bf16 and decodes in fp32; "auto" is that where the device
+        multiplies bf16 faster, else "float32".
 
         `n_threads` sets torch's threads for the whole process. None gives networks of under 50 M parameters one thread,
         and leaves the others to torch: a small network's forwards are too short to share, and threads that wait for
@@ -94,21 +113,23 @@ class Engine:
 
         *Raises*: ConfigError for an unknown dtype or device, CheckpointError for a checkpoint that does not load.
         """
-        types = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-        if dtype not in types:
-            raise ConfigError(f"unknown dtype {dtype!r}; choose one of {', '.join(types)}")
-        check_device(device)
+        if dtype not in DTYPES:
+            raise ConfigError(f"unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}")
+        if dtype == "auto":
+            dtype = "mixed" if multiplies_bf16(check_device(device)) else "float32"
         if n_threads is not None and not 1 <= n_threads <= MAX_THREADS:
             raise ConfigError(f"{n_threads} threads: choose 1 to {MAX_THREADS}")
-        engine = cls(load_checkpoint(name, types[dtype], device), config)
+        loaded = load_checkpoint(name, torch.bfloat16 if dtype == "bfloat16" else torch.float32, device)
+        engine = cls(loaded, replace(config or EngineConfig(), read_in_bf16=dtype == "mixed"))
         small = sum(parameter.numel() for parameter in engine.checkpoint.model.parameters()) < SMALL_NETWORK
         if n_threads or small:
             torch.set_num_threads(n_threads or 1)
         return engine
 
-    def with_decode(self, mode: DecodeMode, block_size: int | None = None) -> Engine:
+    def with_decode(self, mode: DecodeMode, block_size: int | None = None, draft_head: bool | None = None) -> Engine:
         """Return an engine over the same weights that decodes in another way."""
-        return Engine(self.checkpoint, replace(self.config, decode=mode, block_size=block_size))
+        config = replace(self.config, decode=mode, block_size=block_size, draft_head=draft_head)
+        return Engine(self.checkpoint, config)
 
     def recognize(self, crops: Sequence[Crop]) -> list[Recognition]:
         """Read crops together, in input order.
@@ -150,16 +171,15 @@ class Engine:
         return None
 
     def _prepare(self, number: int, crop: Crop) -> list[_Piece]:
-        spec, prompts = self.checkpoint.diffusion.pieces, self.checkpoint.prompts
-        if spec is None:
-            prompt = prompts.build(_pad_aspect(crop.image), crop.task)
-            return [_Piece(number, prompt, None, self.options.max_tokens)]
-        pieces = []
-        for part in split_crop(crop.image, spec):
-            limit = SPARE_TOKENS + TOKENS_PER_COLUMN * (part.image.width // spec.cell_px)
-            prompt = prompts.build(part.image, crop.task)
-            pieces.append(_Piece(number, prompt, part, min(limit, self.options.max_tokens)))
-        return pieces
+        prompts, whole = self.checkpoint.prompts, self.options.max_tokens
+        parts = split_into_pieces(crop.image, crop.task, self.checkpoint.diffusion)
+        if parts is None:
+            return [_Piece(number, prompts.build(_pad_aspect(crop.image), crop.task), None, whole)]
+        cell_px = prompts.spec.patch_size * prompts.spec.merge_size
+        return [
+            _Piece(number, prompts.build(part.image, crop.task), part, min(token_limit(part, cell_px), whole))
+            for part in parts
+        ]
 
     def _batches(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
         """Yield pieces of similar length together, since a batch runs as long as its longest piece."""
@@ -190,15 +210,18 @@ class Engine:
         """Return the recognition of one crop: its pieces joined, its counts summed."""
         tokenizer = self.checkpoint.tokenizer
         texts = [tokenizer.decode(sequence.ids, skip_special_tokens=True) for sequence in run.sequences]
+        most = self.options.max_tokens
+        looped = [sequence.finish == "length" and len(sequence.ids) < most for sequence in run.sequences]
+        texts = [without_repeated_tail(text) if loop else text for text, loop in zip(texts, looped, strict=True)]
         parts = [part for part in run.parts if part is not None]
-        text = join_texts(texts, parts) if len(parts) == len(texts) else "\n".join(texts)
-        cut = [sequence for sequence in run.sequences if sequence.finish == "length"]
+        text = join_pieces(texts, parts) if len(parts) == len(texts) else "\n".join(texts)
+        n_cut = sum(sequence.finish == "length" for sequence in run.sequences)
         status: RegionStatus = "ok"
         error = None
-        if cut and all(len(sequence.ids) < self.options.max_tokens for sequence in cut):
-            status, error = "loop_cut", "a piece had more text than its width can hold, and was cut"
-        elif cut:
-            status, error = "truncated", f"a piece reached the limit of {self.options.max_tokens} tokens"
+        if n_cut and n_cut == sum(looped):
+            status, error = "loop_cut", "a piece had more text than its size can hold; a repeated end was left out"
+        elif n_cut:
+            status, error = "truncated", f"a piece reached the limit of {most} tokens"
         return Recognition(
             text,
             status,

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from tokenizers import Tokenizer
 
 from gravityocr.errors import CheckpointError, ConfigError
+from gravityocr.model.draft_head import DraftHead, load_draft_head
+from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
 from gravityocr.model.pieces import PieceSpec
 from gravityocr.model.prompt import TASK_PROMPTS, ImageSpec, PromptBuilder
+from gravityocr.model.table_pieces import TablePieceSpec
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionConfig
 from gravityocr.model.weights import load_weights
 
+S = TypeVar("S", PieceSpec, FormulaPieceSpec, TablePieceSpec)
 MASK_TOKEN = "<|mask|>"
 MAX_BLOCK_SIZE = 256
 MAX_PIXELS = 10**9
@@ -26,9 +30,10 @@ MAX_PIXELS = 10**9
 
 @dataclass(frozen=True)
 class BlockDiffusion:
-    """The contents of `block_diffusion.json`; `tasks` and `pieces` are ours, absent in the authors' release.
+    """The contents of `block_diffusion.json`; `tasks` and the pieces are ours, absent in the authors' release.
 
-    *Source*: section 1. `pieces` is set where the checkpoint reads only pieces of a limited size.
+    *Source*: section 1. `pieces`, `formula_pieces` and `table_pieces` are set where the checkpoint reads such crops only
+    in pieces of a limited size; `draft_head` says whether drafts take the draft head unless told otherwise.
     """
 
     bd_size: int
@@ -37,6 +42,9 @@ class BlockDiffusion:
     mask_schedule: str = "uniform"
     tasks: tuple[str, ...] = ("text", "table", "formula")
     pieces: PieceSpec | None = None
+    formula_pieces: FormulaPieceSpec | None = None
+    table_pieces: TablePieceSpec | None = None
+    draft_head: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -50,6 +58,7 @@ class Checkpoint:
     prompts: PromptBuilder
     diffusion: BlockDiffusion
     stop_ids: frozenset[int]
+    draft_head: DraftHead | None = None
 
 
 def resolve_checkpoint(name: str) -> Path:
@@ -87,7 +96,8 @@ def load_checkpoint(name: str, dtype: torch.dtype = torch.float32, device: str =
         model = OcrModel(config)
     load_weights(model, path)
     model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
-    return Checkpoint(path, model, tokenizer, prompts, diffusion, stop_ids)
+    head = load_draft_head(path, config.text.hidden_size, config.text.vocab_size, dtype, device)
+    return Checkpoint(path, model, tokenizer, prompts, diffusion, stop_ids, head)
 
 
 def parse_config(raw: dict[str, Any], file: str | Path = "config.json") -> OcrConfig:
@@ -191,27 +201,23 @@ def read_block_diffusion(path: Path, tokenizer: Tokenizer, vocab_size: int) -> B
     raw = _read_json(file, "it names the mask token; convert the checkpoint first")
     if type(raw.get("mask_id")) is not int or type(raw.get("bd_size")) is not int:
         raise CheckpointError(f"{file} must hold the integers mask_id and bd_size")
-    known = BlockDiffusion.__dataclass_fields__.keys() - {"extra", "pieces", "tasks"}
-    tasks, pieces = raw.get("tasks", [*TASK_PROMPTS]), raw.get("pieces")
+    parsed = {"pieces", "formula_pieces", "table_pieces", "tasks"}
+    known = BlockDiffusion.__dataclass_fields__.keys() - {"extra"} - parsed
+    tasks = raw.get("tasks", [*TASK_PROMPTS])
     if not isinstance(tasks, list) or not all(isinstance(task, str) and task in TASK_PROMPTS for task in tasks):
         raise CheckpointError(f"{file}: tasks {tasks!r} must be a list out of {', '.join(TASK_PROMPTS)}")
-    sizes = PieceSpec.__dataclass_fields__.keys()
-    if pieces is not None and not (
-        isinstance(pieces, dict) and pieces.keys() <= sizes and all(type(size) is int for size in pieces.values())
-    ):
-        raise CheckpointError(f"{file}: pieces {pieces!r} must be an object of the integers {', '.join(sizes)}")
-    try:
-        spec = None if pieces is None else PieceSpec(**pieces)
-    except ConfigError as error:
-        raise CheckpointError(f"{file}: {error}") from error
     diffusion = BlockDiffusion(
         **{name: raw[name] for name in known if name in raw},
         tasks=tuple(tasks),
-        pieces=spec,
-        extra={key: value for key, value in raw.items() if key not in known | {"pieces", "tasks"}},
+        pieces=_piece_spec(file, raw, "pieces", PieceSpec),
+        formula_pieces=_piece_spec(file, raw, "formula_pieces", FormulaPieceSpec),
+        table_pieces=_piece_spec(file, raw, "table_pieces", TablePieceSpec),
+        extra={key: value for key, value in raw.items() if key not in known | parsed},
     )
     if not 1 <= diffusion.bd_size <= MAX_BLOCK_SIZE:
         raise CheckpointError(f"{file}: bd_size {diffusion.bd_size} must be 1 to {MAX_BLOCK_SIZE}")
+    if not isinstance(diffusion.draft_head, bool):
+        raise CheckpointError(f"{file}: draft_head {diffusion.draft_head!r} must be true or false")
     if not _is_number(diffusion.ar_loss_weight) or not isinstance(diffusion.mask_schedule, str):
         raise CheckpointError(f"{file}: ar_loss_weight must be a number and mask_schedule a string")
     if not 0 <= diffusion.mask_id < vocab_size:
@@ -222,14 +228,29 @@ def read_block_diffusion(path: Path, tokenizer: Tokenizer, vocab_size: int) -> B
     return diffusion
 
 
+def _piece_spec(file: Path, raw: dict[str, Any], name: str, cls: type[S]) -> S | None:
+    """Read the sizes of pieces; None where there are none.
+
+    *Raises*: CheckpointError where they do not fit.
+    """
+    pieces = raw.get(name)
+    if pieces is None:
+        return None
+    sizes: list[str] = [size.name for size in fields(cls)]
+    if not (isinstance(pieces, dict) and pieces.keys() <= {*sizes} and all(type(v) is int for v in pieces.values())):
+        raise CheckpointError(f"{file}: {name} {pieces!r} must be an object of the integers {', '.join(sizes)}")
+    try:
+        return cls(**pieces)
+    except ConfigError as error:
+        raise CheckpointError(f"{file}: {error}") from error
+
+
 def dump_block_diffusion(diffusion: BlockDiffusion) -> dict[str, Any]:
     """Return the contents of `block_diffusion.json`."""
     raw = asdict(diffusion)
     extra = raw.pop("extra")
     raw["tasks"] = list(raw["tasks"])
-    if raw["pieces"] is None:
-        del raw["pieces"]
-    return {**raw, **extra}
+    return {**{name: value for name, value in raw.items() if value is not None}, **extra}
 
 
 def read_image_spec(path: Path) -> ImageSpec:

@@ -11,6 +11,13 @@ from gravityocr.errors import ConfigError
 DEVICE = re.compile(r"cpu|cuda(?::([0-9]{1,3}))?")
 
 
+def multiplies_bf16(device: torch.device) -> bool:
+    """Tell whether bf16 products are faster than fp32 ones there."""
+    if device.type == "cpu":
+        return bool(torch.cpu.get_capabilities().get("avx512_bf16", False))
+    return True
+
+
 def check_device(name: str) -> torch.device:
     """Return the device of that name.
 

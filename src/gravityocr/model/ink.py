@@ -55,9 +55,25 @@ class Ink:
     glyph_px: float
 
 
+def read_grey(image: Image.Image) -> Array | None:
+    """Return the normalised grey of a crop, dark on white, with all its rules; None where there is nothing to read."""
+    return _normalise(to_grey(image))
+
+
+def survey(image: Image.Image) -> tuple[Array, float, float] | None:
+    """Return the grey of a crop, its glyph height and its skew as `Image.rotate` takes it; None if blank.
+
+    *Units*: pixels of that grey, which is smaller than a very large crop; degrees.
+    """
+    grey = to_grey(image)
+    normal = _normalise(grey)
+    ink = None if normal is None else _segment(normal)
+    return None if ink is None else (grey, ink.glyph_px, _skew_deg(ink.parts, ink.glyph_px))
+
+
 def read_ink(image: Image.Image) -> Ink | None:
     """Return the normalised, deskewed ink of a crop, or None where there is nothing to read."""
-    grey = _normalise(_to_grey(image))
+    grey = read_grey(image)
     if grey is None:
         return None
     ink = _segment(grey)
@@ -70,7 +86,7 @@ def read_ink(image: Image.Image) -> Ink | None:
     return ink
 
 
-def _to_grey(image: Image.Image) -> Array:
+def to_grey(image: Image.Image) -> Array:
     """Return the crop as grey, light ink on dark paper inverted; colour counts as ink."""
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
         values = np.nan_to_num(np.asarray(image, dtype=np.float32))
@@ -94,7 +110,7 @@ def _to_grey(image: Image.Image) -> Array:
 
 
 def _is_light_on_dark(levels: Array) -> bool:
-    cut = _otsu(np.bincount(levels.ravel(), minlength=256))
+    cut = otsu(np.bincount(levels.ravel(), minlength=256))
     dark_share = float((levels <= cut).mean())
     if 0.42 < dark_share < 0.58:  # heavy type: the paper is what the border shows
         border = np.concatenate([levels[0], levels[-1], levels[:, 0], levels[:, -1]])
@@ -102,7 +118,7 @@ def _is_light_on_dark(levels: Array) -> bool:
     return dark_share > 0.5
 
 
-def _otsu(histogram: Array) -> int:
+def otsu(histogram: Array) -> int:
     """Return the bin that best separates a histogram in two (upper class starts after it)."""
     weights = histogram.astype(np.float64)
     n_low = np.cumsum(weights)
@@ -113,7 +129,8 @@ def _otsu(histogram: Array) -> int:
     return int(best.mean())
 
 
-def _histogram_quantile(histogram: Array, share: float) -> int:
+def histogram_quantile(histogram: Array, share: float) -> int:
+    """Return the bin of a histogram that `share` of its counts reach up to."""
     total = np.cumsum(histogram)
     return int(np.searchsorted(total, share * total[-1]))
 
@@ -123,11 +140,11 @@ def _normalise(grey: Array) -> Array | None:
     paper = _paper(grey)
     depth = np.maximum(paper, grey) - grey
     histogram = np.bincount(depth.ravel(), minlength=256)
-    cut = _otsu(histogram)
+    cut = otsu(histogram)
     if histogram[cut + 1 :].sum() == 0:
         return None
-    full = cut + 1 + _histogram_quantile(histogram[cut + 1 :], 0.85)
-    middle, low = (_histogram_quantile(histogram[: cut + 1], share) for share in (0.5, 0.1))
+    full = cut + 1 + histogram_quantile(histogram[cut + 1 :], 0.85)
+    middle, low = (histogram_quantile(histogram[: cut + 1], share) for share in (0.5, 0.1))
     noise = min(middle + 1.6 * (middle - low), 0.22 * full)
     if full - noise < _MIN_CONTRAST:
         return None
@@ -142,17 +159,17 @@ def _paper(grey: Array) -> Array:
     small = np.asarray(Image.fromarray(grey).reduce(step) if step > 1 else Image.fromarray(grey))
     # A window of about a third of a line crop, more than the thickest stroke of a paragraph.
     reach = max(3, min(12, min(small.shape) // 6))
-    closed = 255 - _spread_max(255 - _spread_max(small, reach), reach)
+    closed = 255 - spread_max(255 - spread_max(small, reach), reach)
     histogram = np.bincount(grey.ravel(), minlength=256)
-    histogram[: _otsu(histogram) + 1] = 0
-    typical = _histogram_quantile(histogram, 0.5) if histogram.any() else int(grey.max())
+    histogram[: otsu(histogram) + 1] = 0
+    typical = histogram_quantile(histogram, 0.5) if histogram.any() else int(grey.max())
     # Inside very thick strokes the closing sees only ink, and beside a light shadow or a glare no paper either.
     closed = np.where(closed < 0.55 * typical, typical, np.minimum(closed, min(255, int(1.15 * typical))))
     blurred = Image.fromarray(closed.astype(np.uint8)).filter(ImageFilter.BoxBlur(reach))
     return np.asarray(blurred.resize((width, height), Image.Resampling.BILINEAR))
 
 
-def _spread_max(values: Array, reach: int) -> Array:
+def spread_max(values: Array, reach: int) -> Array:
     """Return the maximum over a square window of `2 reach + 1`, by doubling shifts along each axis."""
     for axis in (0, 1):
         pads = [(reach, reach) if a == axis else (0, 0) for a in (0, 1)]
@@ -171,7 +188,7 @@ def _segment(grey: Array) -> Ink | None:
     depth = 255 - grey
     levels = np.bincount(depth.ravel(), minlength=256)
     levels[:24] = 0
-    cut = int(np.clip(0.7 * _otsu(levels), 50, 80))
+    cut = int(np.clip(0.7 * otsu(levels), 50, 80))
     mask = depth > cut
     parts = components(mask)
     if len(parts) == 0:

@@ -287,6 +287,21 @@ def _family_size(members: list[_Shape]) -> tuple[float, float]:
     return 1.18 * only, 0.37 * only  # capitals, or x-height letters only: between the two
 
 
+def measure_lines(parts: Components, lines: list[Array]) -> list[tuple[float, float, float] | None]:
+    """Return baseline, ascent and descent of lines given by their components; None where there are none.
+
+    Lines of one type size are measured together, so one of few letters gets the size of its neighbours.
+    """
+    shapes = [
+        _shape(parts, ids, (int(parts.top[ids].min()), int(parts.bottom[ids].max()))) if len(ids) else None
+        for ids in lines
+    ]
+    return [
+        None if shape is None else (shape.baseline, *size)
+        for shape, size in zip(shapes, _sizes(shapes), strict=True)
+    ]
+
+
 def _slivers(
     parts: Components, owner: Array, shapes: list[_Shape | None], sizes: list[tuple[float, float]]
 ) -> set[int]:

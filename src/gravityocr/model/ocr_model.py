@@ -97,10 +97,14 @@ class DecodeSession:
         *Shapes*: tokens and limits [b, r], start [b] -> logits [b, r, vocab]. Row (b, i) writes slot `start[b] + i`
         and sees the slots `0..limits[b, i]`.
         """
+        return self.model.logits(self.step_hidden(tokens, start, limits))
+
+    @torch.inference_mode()
+    def step_hidden(self, tokens: Tensor, start: Tensor, limits: Tensor) -> Tensor:
+        """Run one forward and return the final hidden states; see `step`."""
         window = self.cache.window(start, tokens.shape[1], limits)
         positions = (window.slots + self.deltas[:, None]).expand(3, -1, -1)
-        hidden = self.model.hidden(self.model.language_model.embed_tokens(tokens), positions, window)
-        return self.model.logits(hidden)
+        return self.model.hidden(self.model.language_model.embed_tokens(tokens), positions, window)
 
 
 @torch.inference_mode()

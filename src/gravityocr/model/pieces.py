@@ -12,6 +12,7 @@ from PIL import Image
 from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.ink import Array, Ink, read_ink
+from gravityocr.model.latex_spacing import compact_inline_formulas, join_formula_parts
 from gravityocr.model.lines import TextLine, find_lines, whole_crop_line
 
 _MARGIN_PX = 5
@@ -338,12 +339,15 @@ def join_texts(texts: Sequence[str], pieces: Sequence[Piece]) -> str:
         text = re.sub(r"[ \t]{2,}", " ", text.strip())
         if not text:
             continue
-        if joined:
+        parted = join_formula_parts(joined, text) if piece.line == last_line else None
+        if parted is not None:
+            joined = parted
+        elif joined:
             joined = _joined(joined, text, joiner, new_line=piece.line != last_line)
         else:
             joined = text
         joiner, last_line = "", piece.line
-    return joined
+    return compact_inline_formulas(joined)
 
 
 def _joined(before: str, after: str, joiner: str, *, new_line: bool) -> str:

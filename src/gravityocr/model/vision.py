@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
+from gravityocr.model.attention import attention
 from gravityocr.model.norm import RMSNorm
 from gravityocr.model.rope import axial_rope, patch_positions, rotate_halves
 
@@ -77,7 +78,7 @@ class VisionAttention(nn.Module):
         outputs = []
         for group in groups:
             q_crops, k_crops, v_crops = (t[group].transpose(1, 2) for t in (q, k, v))
-            attended = F.scaled_dot_product_attention(q_crops, k_crops, v_crops)
+            attended = attention(q_crops, k_crops, v_crops)
             outputs.append(attended.transpose(1, 2).flatten(2).flatten(0, 1))
         if len(groups) == 1:
             mixed = outputs[0]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gravityocr.config import check_numbers
+from gravityocr.model.attention import attention
 from gravityocr.model.masks import joint_mask
 from gravityocr.training.packing import PackedBatch
 
@@ -120,7 +121,7 @@ class GuidedAttention:
             scores = scores.masked_fill(~self.mask[:, 0], float("-inf"))
             picked = scores[self.rows, self.columns].log_softmax(-1)
             self.losses.append(-picked.gather(1, self.cells[:, None]).mean())
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask, enable_gqa=q.shape[1] != k.shape[1])
+        return attention(q, k, v, self.mask)
 
     def loss(self) -> Tensor:
         """Return the mean guide loss over the guided layers."""

@@ -13,8 +13,9 @@ from torch import multiprocessing
 from gravityocr.config import dump_config, load_config
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.device import check_device
+from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.synthetic.text_crops import TextCropRenderer
-from gravityocr.training.trainer import TrainConfig, Trainer
+from gravityocr.training.trainer import Trainer
 
 
 def run_training(config: TrainConfig) -> Path:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
+from gravityocr.model.attention import attention
 from gravityocr.model.masks import RowTags, joint_mask
 from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.text import Attend
@@ -41,6 +42,15 @@ class JointLoss:
     diffusion_sum: Tensor
     n_diffusion: int
 
+    def __add__(self, other: JointLoss) -> JointLoss:
+        """Return the loss of both batches together."""
+        return JointLoss(
+            self.ar_sum + other.ar_sum,
+            self.n_ar + other.n_ar,
+            self.diffusion_sum + other.diffusion_sum,
+            self.n_diffusion + other.n_diffusion,
+        )
+
     def mean(self, config: LossConfig) -> Tensor:
         """Return `(w mean L_AR + lambda mean L_diff) / (w + lambda)`."""
         ar = self.ar_sum / max(self.n_ar, 1)
@@ -54,8 +64,7 @@ def masked_attention(tags: RowTags) -> Attend:
     mask = joint_mask(tags)[:, None]
 
     def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        grouped = q.shape[1] != k.shape[1]
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=grouped)
+        return attention(q, k, v, mask)
 
     return attend
 

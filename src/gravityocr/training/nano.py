@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,13 +16,16 @@ from gravityocr.model.prompt import IMAGE_TOKEN, TASK_PROMPTS, ImageSpec, token_
 from gravityocr.model.rope import inverse_frequencies
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionBlock, VisionConfig
+from gravityocr.training.synthetic.latex_vocabulary import LATEX_TOKENS
 
 EOS_TOKEN = "<|endoftext|>"
 SPECIAL_TOKENS = (
     EOS_TOKEN, "<|user|>", "<|assistant|>", "[gMASK]", "<sop>", "<|begin_of_image|>", "<|end_of_image|>", IMAGE_TOKEN,
     "<|begin_of_video|>", "<|end_of_video|>", "<|video|>", MASK_TOKEN,
 )  # fmt: skip
-VOCAB_SIZE = 256
+TABLE_TOKENS = ("<tr>", "</tr>", "<td>", "</td>", "<td", ' colspan="', ' rowspan="')
+MARKUP_TOKENS = (*TABLE_TOKENS, *LATEX_TOKENS)
+VOCAB_SIZE = 576
 IMAGE_SPEC = ImageSpec(
     patch_size=8, min_pixels=2 * 16 * 16, max_pixels=2 * 1024 * 1024, mean=(1.0, 1.0, 1.0), std=(0.3, 0.3, 0.3)
 )
@@ -34,23 +38,25 @@ NETWORK = OcrConfig(
     ),
     # Short grids need fast frequencies; the width axis gets most of them, since lines are wide and low.
     TextConfig(
-        vocab_size=VOCAB_SIZE, hidden_size=192, intermediate_size=512, num_hidden_layers=4, num_attention_heads=3,
+        vocab_size=VOCAB_SIZE, hidden_size=192, intermediate_size=512, num_hidden_layers=5, num_attention_heads=3,
         num_key_value_heads=3, head_dim=64, rope_theta=100.0, mrope_section=(6, 4, 22),
     ),
 )  # fmt: skip
 
 
-def build_tokenizer(charset: str) -> Tokenizer:
-    """Return a character tokenizer whose task prompts and GLM-OCR markers are single tokens."""
-    words = [*SPECIAL_TOKENS, *TASK_PROMPTS.values(), *dict.fromkeys(charset)]
+def build_tokenizer(charset: str, markup: Sequence[str] = ()) -> Tokenizer:
+    """Return a character tokenizer whose task prompts, GLM-OCR markers and `markup` are single tokens."""
+    words = [*dict.fromkeys((*SPECIAL_TOKENS, *TASK_PROMPTS.values(), *charset, *markup))]
     if len(words) > VOCAB_SIZE:
-        raise ConfigError(f"{len(words)} tokens do not fit in a vocabulary of {VOCAB_SIZE}; shorten the character set")
+        what = "shorten the character set or the markup"
+        raise ConfigError(f"{len(words)} tokens do not fit in a vocabulary of {VOCAB_SIZE}; {what}")
     vocabulary = {word: i for i, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=" "))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
-    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in TASK_PROMPTS.values()])
+    whole = [*TASK_PROMPTS.values(), *(word for word in markup if len(word) > 1)]
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in whole])
     return tokenizer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,49 +13,101 @@ from PIL import Image
 from tokenizers import Tokenizer
 
 from gravityocr.config import check_numbers
+from gravityocr.errors import ConfigError
+from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.prompt import Prompt, PromptBuilder, token_id
 from gravityocr.training.glyphs import GlyphTruth, glyph_truth
 from gravityocr.training.noise import NoiseConfig, corrupt
 from gravityocr.training.packing import Sample, fill_response
-from gravityocr.training.synthetic.text_crops import CropConfig, TextCropRenderer, TextSample
+from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
+from gravityocr.training.synthetic.text_crops import CropConfig, TextCropRenderer
+from gravityocr.training.synthetic.variation import VariationConfig, vary
+
+MAX_REDRAWS = 50
+
+
+@dataclass(frozen=True)
+class ShardShare:
+    """A folder of shards and the share of the samples that are drawn from it."""
+
+    folder: str
+    share: float
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "data.shards.", share=(0.0, 1.0))
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the fonts and the corpus lie, and how fast crops become difficult.
+    """Where the fonts, the corpus and the shards lie, and how fast crops become difficult.
 
-    Difficulty rises from 0 to 1 over `n_ramp_samples`, beginning when the glyph accuracy passes `ramp_from`.
+    What the shares of `shards` leave are text crops, drawn on the fly. Difficulty rises from 0 to 1 over
+    `n_ramp_samples`, beginning when the glyph accuracy passes `ramp_from`. Samples with a longer target than
+    `max_target_tokens` are left out.
     """
 
     folder: str = "data"
     ramp_from: float = 0.65
     n_ramp_samples: int = 12000
+    max_target_tokens: int = 256
     crops: CropConfig = field(default_factory=CropConfig)
+    shards: tuple[ShardShare, ...] = ()
+    variation: VariationConfig = field(default_factory=VariationConfig)
 
     def __post_init__(self) -> None:
-        check_numbers(self, "data.", ramp_from=(-1e6, 1e6), n_ramp_samples=(0, 10**12))
+        check_numbers(
+            self, "data.", ramp_from=(-1e6, 1e6), n_ramp_samples=(0, 10**12), max_target_tokens=(1, 65536)
+        )
+        shares = [one.share for one in self.shards]
+        if sum(shares) > 1.0 + 1e-9:
+            raise ConfigError(f"data.shards: the shares {shares} must not exceed 1 together")
 
 
 @dataclass(frozen=True)
 class StepData:
-    """The samples of one step of one process, and where their characters lie."""
+    """The samples of one step of one process, and where their glyphs lie."""
 
     samples: tuple[Sample, ...]
     truths: tuple[GlyphTruth, ...]
 
 
 class SyntheticSource:
-    """Render, tokenize and corrupt synthetic crops."""
+    """Draw, tokenize and corrupt synthetic crops."""
 
     def __init__(self, config: DataConfig, prompts: PromptBuilder, noise: NoiseConfig, eos_id: int) -> None:
+        self.config = config
         self.renderer = TextCropRenderer(Path(config.folder), split="train", config=config.crops)
+        self.shards = [[Shard(file) for file in shard_files(Path(one.folder))] for one in config.shards]
         self.prompts = prompts
         self.noise = noise
         self.eos_id = eos_id
 
-    def draw(self, seed: Sequence[int], difficulty: float) -> TextSample:
-        """Render one crop."""
-        return self.renderer.sample(np.random.default_rng(list(seed)), difficulty)
+    def draw(self, seed: Sequence[int], difficulty: float) -> RenderedSample:
+        """Return one crop.
+
+        *Raises*: ConfigError where the shards hold nothing that fits a piece.
+        """
+        rng = np.random.default_rng(list(seed))
+        roll = rng.random()
+        for one, shards in zip(self.config.shards, self.shards, strict=True):
+            if roll < one.share:
+                return self._cached(shards, one.folder, rng, difficulty)
+            roll -= one.share
+        crop = self.renderer.sample(rng, difficulty)
+        centers = crop.centers_px.copy()
+        centers[[character == "\n" for character in crop.text]] = np.nan
+        return RenderedSample("text", crop.image, tuple(crop.text), centers, "text crops")
+
+    def _cached(self, shards: list[Shard], folder: str, rng: np.random.Generator, difficulty: float) -> RenderedSample:
+        for _ in range(MAX_REDRAWS):
+            shard = shards[int(rng.integers(len(shards)))]
+            sample = shard[int(rng.integers(len(shard)))]
+            if len(sample.tokens) > self.config.max_target_tokens:
+                continue
+            varied = vary(sample, rng, difficulty, self.config.variation, FormulaPieceSpec())
+            if varied is not None:
+                return varied
+        raise ConfigError(f"data.shards: {folder} holds hardly any crop that fits; raise data.max_target_tokens")
 
     def step(self, seed: Sequence[int], n_samples: int, difficulty: float) -> StepData:
         """Return `n_samples` samples, a function of `seed` and `difficulty` alone."""
@@ -62,26 +115,26 @@ class SyntheticSource:
         samples, truths = [], []
         for i in range(n_samples):
             crop = self.draw([*seed, i], difficulty)
-            prompt = self.prompts.build(Image.fromarray(crop.image), "text")
-            ids = encode_characters(self.prompts.tokenizer, crop.text)
+            prompt = self.prompts.build(Image.fromarray(crop.image), crop.task)
+            ids = encode_tokens(self.prompts.tokenizer, crop.tokens)
             response, n_supervised = fill_response(ids, self.eos_id, self.noise.block_size)
             corruption = corrupt(response.numel(), self.noise, generator)
             samples.append(Sample(prompt, response, n_supervised, corruption))
             truths.append(self._truth(crop, ids, prompt))
         return StepData(tuple(samples), tuple(truths))
 
-    def _truth(self, crop: TextSample, ids: list[int], prompt: Prompt) -> GlyphTruth:
+    def _truth(self, crop: RenderedSample, ids: list[int], prompt: Prompt) -> GlyphTruth:
         spec = self.prompts.spec
         rows, columns = (side // spec.merge_size for side in prompt.grid)
-        breaks = torch.tensor([character == "\n" for character in crop.text], dtype=torch.bool)
-        centers = torch.from_numpy(crop.centers_px)
+        inkless = torch.tensor([math.isnan(x) for x in crop.centers_px[:, 0].tolist()], dtype=torch.bool)
+        centers = torch.from_numpy(np.nan_to_num(crop.centers_px))
         cell_px = spec.patch_size * spec.merge_size
-        return glyph_truth(ids, centers, breaks, columns, rows, cell_px, self.eos_id)
+        return glyph_truth(ids, centers, inkless, columns, rows, cell_px, self.eos_id)
 
 
-def encode_characters(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Encode text character by character.
+def encode_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:
+    """Return the ids of target tokens.
 
-    *Raises*: CheckpointError where a character is unknown: labels must be exact.
+    *Raises*: CheckpointError where one is unknown: labels must be exact.
     """
-    return [token_id(tokenizer, character) for character in text]
+    return [token_id(tokenizer, token) for token in tokens]

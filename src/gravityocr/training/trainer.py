@@ -12,8 +12,8 @@ import pickle
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,26 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from gravityocr.config import check_numbers, dump_config
-from gravityocr.errors import CheckpointError, ConfigError
+from gravityocr.config import dump_config
+from gravityocr.errors import CheckpointError
 from gravityocr.model.checkpoint import MASK_TOKEN, BlockDiffusion
-from gravityocr.model.device import DEVICE
-from gravityocr.model.ocr_model import OcrConfig, OcrModel
+from gravityocr.model.formula_pieces import FormulaPieceSpec
+from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.pieces import PieceSpec
 from gravityocr.model.prompt import PromptBuilder, token_id
+from gravityocr.model.table_pieces import TablePieceSpec
 from gravityocr.training.export import export_checkpoint
-from gravityocr.training.glyphs import GlyphConfig, GlyphHeads, GuidedAttention
-from gravityocr.training.losses import LossConfig, joint_loss, masked_attention, packed_hidden
-from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, NETWORK, build_tokenizer, new_network
-from gravityocr.training.noise import NoiseConfig
-from gravityocr.training.optimizer import OptimizerConfig, build_optimizers, clip_gradients, rate_share, set_rates
+from gravityocr.training.glyphs import GlyphHeads, GuidedAttention
+from gravityocr.training.losses import JointLoss, joint_loss, masked_attention, packed_hidden
+from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, MARKUP_TOKENS, build_tokenizer, new_network
+from gravityocr.training.optimizer import build_optimizers, clip_gradients, rate_share, set_rates
 from gravityocr.training.packing import pack
-from gravityocr.training.sources import DataConfig, StepData, SyntheticSource
+from gravityocr.training.run_config import Progress, TrainConfig
+from gravityocr.training.sources import StepData, SyntheticSource
 from gravityocr.training.synthetic.charset import CHARSET
-from gravityocr.training.validation import ValidationConfig, validate
+from gravityocr.training.validation import validate
+from gravityocr.training.warm_start import start_from_run
+from gravityocr.training.weight_average import WeightAverage
 
 MAX_STEP_S = 60.0
 # What torch.load raises for junk, and what its contents raise where they do not fit.
@@ -48,78 +51,13 @@ STATE_ERRORS = (
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """Length, size and place of a run.
+class _PackLoss:
+    """The losses of samples that were packed together, and their share of the step's samples."""
 
-    The run ends after `n_steps`, or after `budget_s` of training time if that is set (the schedule then follows the
-    time, and resuming goes on where the time stopped). `export_block_size` is the `bd_size` that the checkpoint names,
-    None being the trained one. *Units*: `row_budget_tokens` forward tokens a packed row.
-    """
-
-    folder: str = "runs/nano"
-    seed: int = 0
-    n_steps: int = 1000
-    budget_s: float | None = None
-    n_processes: int = 1
-    n_workers: int = 0
-    n_samples: int = 16
-    row_budget_tokens: int = 10240
-    vision_only: float = 0.0
-    device: str = "cpu"
-    bf16: bool = True
-    log_every: int = 20
-    save_every_s: float = 120.0
-    validate_every_s: float = 600.0
-    export_block_size: int | None = None
-
-    def __post_init__(self) -> None:
-        check_numbers(
-            self, "run.", optional=("budget_s", "export_block_size"), seed=(0, 2**63 - 1), n_steps=(1, 10**9),
-            budget_s=(1e-3, 1e9), n_processes=(1, 256), n_workers=(0, 256), n_samples=(1, 10**6),
-            row_budget_tokens=(1, 10**7), vision_only=(0.0, 1.0), log_every=(1, 10**9), save_every_s=(0.0, 1e9),
-            validate_every_s=(0.0, 1e9), export_block_size=(1, 256),
-        )  # fmt: skip
-        if not self.folder:
-            raise ConfigError("run.folder is empty; name the folder that the run writes to")
-        if not DEVICE.fullmatch(self.device):
-            raise ConfigError(f"run.device is {self.device!r}; choose cpu or cuda")
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Everything that decides a training run."""
-
-    run: RunConfig = field(default_factory=RunConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    network: OcrConfig = field(default_factory=lambda: NETWORK)
-    noise: NoiseConfig = field(default_factory=NoiseConfig)
-    loss: LossConfig = field(default_factory=LossConfig)
-    glyphs: GlyphConfig = field(default_factory=GlyphConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    validation: ValidationConfig = field(default_factory=ValidationConfig)
-
-    def __post_init__(self) -> None:
-        n_layers = self.network.text.num_hidden_layers
-        if any(not 0 <= layer < n_layers for layer in self.glyphs.guide_layers):
-            layers = self.glyphs.guide_layers
-            raise ConfigError(f"glyphs.guide_layers {layers}: the network has layers 0 to {n_layers - 1}")
-
-
-@dataclass
-class Progress:
-    """What a run knows of itself; saved with the weights."""
-
-    step: int = 0
-    n_samples: int = 0
-    elapsed_s: float = 0.0
-    glyph_accuracy: float = 0.0
-    ramp_start: int = -1
-
-    def difficulty(self, data: DataConfig) -> float:
-        """Return the difficulty of the next crops, 0..1."""
-        if self.ramp_start < 0:
-            return 0.0
-        return min(1.0, (self.n_samples - self.ramp_start) / max(1, data.n_ramp_samples))
+    joint: JointLoss
+    auxiliary: Tensor
+    share: float
+    record: dict[str, Any]
 
 
 class _StepDataset(Dataset[StepData]):
@@ -140,7 +78,7 @@ class Trainer:
     def __init__(self, config: TrainConfig, rank: int = 0) -> None:
         self.config, self.rank = config, rank
         self.folder = Path(config.run.folder)
-        self.tokenizer = build_tokenizer(CHARSET)
+        self.tokenizer = build_tokenizer(CHARSET, MARKUP_TOKENS)
         self.eos_id = token_id(self.tokenizer, EOS_TOKEN)
         self.mask_id = token_id(self.tokenizer, MASK_TOKEN)
         self.prompts = PromptBuilder(self.tokenizer, IMAGE_SPEC)
@@ -153,6 +91,10 @@ class Trainer:
         self.parameters = [*self.model.parameters(), *self.heads.parameters()]
         self.progress = Progress()
         self._clock = time.monotonic()
+        if config.run.start_from is not None and not (self.folder / "state.pt").exists():
+            start_from_run(Path(config.run.start_from), self.model, self.heads, self.tokenizer)
+        # Weights are the same in all processes, so one of them keeps the mean.
+        self.ema = WeightAverage(self.model, config.run.ema) if config.run.ema and rank == 0 else None
         self._load_state()
 
     @property
@@ -238,6 +180,8 @@ class Trainer:
         record["gradient_norm"] = clip_gradients(self.parameters, self.config.optimizer.clip_norm)
         for optimizer in self.optimizers:
             optimizer.step()
+        if self.ema:
+            self.ema.update(self.model)
         return {"loss": loss.item(), **record}
 
     def _glyph_loss(self, features: Tensor, data: StepData, order: tuple[int, ...]) -> tuple[Tensor, dict[str, Any]]:
@@ -251,22 +195,44 @@ class Trainer:
         return self._glyph_loss(features, data, tuple(range(len(data.samples))))
 
     def _joint_loss(self, data: StepData) -> tuple[Tensor, dict[str, Any]]:
+        parts = [self._pack_loss(part) for part in self._parted(data)]
+        joint = parts[0].joint
+        for part in parts[1:]:
+            joint = joint + part.joint
+        loss = joint.mean(self.config.loss)
+        record = {"ar": joint.ar_sum.item() / max(joint.n_ar, 1)}
+        record["diffusion"] = joint.diffusion_sum.item() / max(joint.n_diffusion, 1)
+        for name in parts[0].record:
+            record[name] = sum(part.share * part.record[name] for part in parts)
+        return loss + sum(part.share * part.auxiliary for part in parts), record
+
+    def _parted(self, data: StepData) -> list[StepData]:
+        """Part the samples into groups of similar length, which are packed apart."""
+        sizes = [sample.n_tokens for sample in data.samples]
+        groups: list[list[int]] = []
+        for i in sorted(range(len(sizes)), key=sizes.__getitem__):
+            if not groups or sizes[i] > self.config.run.size_ratio * sizes[groups[-1][0]]:
+                groups.append([])
+            groups[-1].append(i)
+        return [
+            StepData(tuple(data.samples[i] for i in group), tuple(data.truths[i] for i in group)) for group in groups
+        ]
+
+    def _pack_loss(self, data: StepData) -> _PackLoss:
         weights = self.config.glyphs
-        batch = pack(data.samples, self.mask_id, self.config.run.row_budget_tokens).to(self.device)
+        longest = max(sample.n_tokens for sample in data.samples)
+        budget = max(self.config.run.row_budget_tokens, longest)
+        batch = pack(data.samples, self.mask_id, budget).to(self.device)
         _, features = self.model.encode_images([data.samples[i].prompt for i in batch.order])
         guided = GuidedAttention(batch, data.truths, weights.guide_layers) if weights.guide_weight else None
         hidden = packed_hidden(self.model, batch, features, guided or masked_attention(batch.tags))
-        joint = joint_loss(self.model, batch, hidden)
-        loss = joint.mean(self.config.loss)
-        glyph, record = self._glyph_loss(features, data, batch.order)
-        loss = loss + glyph
+        auxiliary, record = self._glyph_loss(features, data, batch.order)
         if guided:
             guide = guided.loss()
-            loss = loss + weights.guide_weight * guide
+            auxiliary = auxiliary + weights.guide_weight * guide
             record["guide"] = guide.item()
-        record["ar"] = joint.ar_sum.item() / max(joint.n_ar, 1)
-        record["diffusion"] = joint.diffusion_sum.item() / max(joint.n_diffusion, 1)
-        return loss, record
+        share = len(data.samples) / self.config.run.n_samples
+        return _PackLoss(joint_loss(self.model, batch, hidden), auxiliary, share, record)
 
     def _average_gradients(self) -> None:
         if not dist.is_initialized():
@@ -292,9 +258,13 @@ class Trainer:
         """Read held-out crops with the present weights."""
         self.model.eval()
         config = self.config
-        result = validate(self.model, self.prompts, config.data, config.validation, self.eos_id, self.mask_id)
+        with self._averaged():
+            result = validate(self.model, self.prompts, config.data, config.validation, self.eos_id, self.mask_id)
         self.model.train()
         return result
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        return self.ema.applied(self.model) if self.ema else nullcontext()
 
     def export(self, path: Path) -> None:
         """Write the present weights as an ordinary checkpoint."""
@@ -304,10 +274,13 @@ class Trainer:
             self.mask_id,
             self.config.loss.ar_weight,
             noise.mask_schedule,
-            ("text",),
+            self.config.run.tasks,
             PieceSpec(),
+            FormulaPieceSpec() if "formula" in self.config.run.tasks else None,
+            TablePieceSpec() if "table" in self.config.run.tasks else None,
         )
-        export_checkpoint(path, self.model, self.tokenizer, IMAGE_SPEC, diffusion, self.eos_id)
+        with self._averaged():
+            export_checkpoint(path, self.model, self.tokenizer, IMAGE_SPEC, diffusion, self.eos_id)
 
     def save_state(self) -> None:
         """Write the whole state, atomically."""
@@ -317,6 +290,8 @@ class Trainer:
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "progress": vars(self.progress),
         }
+        if self.ema:
+            state["ema"] = self.ema.state_dict()
         temporary = self.folder / "state.pt.part"
         torch.save(state, temporary)
         temporary.replace(self.folder / "state.pt")
@@ -343,4 +318,6 @@ class Trainer:
             optimizer.load_state_dict(saved)
             for group, own in zip(optimizer.param_groups, settings, strict=True):
                 group.update(own)
+        if self.ema and "ema" in state:
+            self.ema.load_state_dict(state["ema"])
         self.progress = Progress(**state["progress"])

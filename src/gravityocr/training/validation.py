@@ -1,7 +1,8 @@
-"""Read held-out crops during training: error rate, identity with AR, draft acceptance."""
+"""Read held-out crops during training: error rate, identity with AR, draft acceptance, by kind of crop."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,21 +14,29 @@ from PIL import Image
 from gravityocr.config import check_numbers
 from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, decode_prompts
 from gravityocr.metrics.edit import ned
+from gravityocr.metrics.teds import score_teds
+from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.prompt import PromptBuilder
 from gravityocr.training.sources import DataConfig
-from gravityocr.training.synthetic.text_crops import TextCropRenderer, TextSample
+from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
+from gravityocr.training.synthetic.text_crops import TextCropRenderer
+from gravityocr.training.synthetic.variation import vary
 
 
 @dataclass(frozen=True)
 class ValidationConfig:
-    """How many held-out crops are read, how hard they are, and the block sizes of the drafts."""
+    """How many held-out crops are read of each kind, how hard they are, and the block sizes of the drafts.
+
+    `shards` is a folder of held-out shards, each of them a kind of its own, named by its file.
+    """
 
     n_crops: int = 64
     difficulty: float = 0.7
     block_size: int = 16
-    max_tokens: int = 120
+    max_tokens: int = 280
     seed: int = 12345
+    shards: str | None = None
 
     def __post_init__(self) -> None:
         check_numbers(
@@ -36,20 +45,45 @@ class ValidationConfig:
         )  # fmt: skip
 
 
-def held_out_crops(data: DataConfig, config: ValidationConfig) -> list[TextSample]:
-    """Render the validation crops: held-out fonts and held-out documents."""
+def held_out_crops(data: DataConfig, config: ValidationConfig) -> dict[str, list[RenderedSample]]:
+    """Return the validation crops by kind: text of held-out fonts and documents, and what the held-out shards hold."""
     renderer = TextCropRenderer(Path(data.folder), split="heldout", config=data.crops)
-    return [
-        renderer.sample(np.random.default_rng([config.seed, i]), config.difficulty) for i in range(config.n_crops)
-    ]
+    lines = [renderer.sample(np.random.default_rng([config.seed, i]), config.difficulty) for i in range(config.n_crops)]
+    kinds = {"text": [RenderedSample("text", crop.image, tuple(crop.text), crop.centers_px, "text") for crop in lines]}
+    for file in shard_files(Path(config.shards)) if config.shards is not None else []:
+        kinds[file.name.split(".")[0]] = _varied(Shard(file), data, config)
+    return kinds
+
+
+def _varied(shard: Shard, data: DataConfig, config: ValidationConfig) -> list[RenderedSample]:
+    crops: list[RenderedSample] = []
+    for number in range(len(shard)):
+        sample = shard[number]
+        rng = np.random.default_rng([config.seed, number])
+        fits = len(sample.tokens) <= data.max_target_tokens
+        varied = vary(sample, rng, config.difficulty, data.variation, FormulaPieceSpec()) if fits else None
+        if varied is not None:
+            crops.append(varied)
+        if len(crops) == config.n_crops:
+            break
+    return crops
 
 
 @torch.inference_mode()
 def validate(model: OcrModel, prompts: PromptBuilder, data: DataConfig, config: ValidationConfig, eos_id: int,
              mask_id: int) -> dict[str, Any]:  # fmt: skip
-    """Return mean NED, NED of single lines, TPF, accepted drafts per round, and identity with AR."""
-    crops = held_out_crops(data, config)
-    built = [prompts.build(Image.fromarray(crop.image), "text") for crop in crops]
+    """Return for each kind of crop mean NED (tables: and TEDS), TPF, accepted drafts a round, and identity with AR."""
+    record: dict[str, Any] = {}
+    for kind, crops in held_out_crops(data, config).items():
+        suffix = "" if kind == "text" else f"_{kind}"
+        for name, value in _read(model, prompts, crops, config, eos_id, mask_id).items():
+            record[f"val_{name}{suffix}"] = value
+    return record
+
+
+def _read(model: OcrModel, prompts: PromptBuilder, crops: Sequence[RenderedSample], config: ValidationConfig,
+          eos_id: int, mask_id: int) -> dict[str, Any]:  # fmt: skip
+    built = [prompts.build(Image.fromarray(crop.image), crop.task) for crop in crops]
     results = {}
     modes: tuple[DecodeMode, ...] = ("ar", "self-spec")
     for mode in modes:
@@ -60,16 +94,19 @@ def validate(model: OcrModel, prompts: PromptBuilder, data: DataConfig, config: 
             for sequence in decode_prompts(model, built[i : i + 32], options).sequences
         ]
     texts = [prompts.tokenizer.decode(s.ids, skip_special_tokens=True) for s in results["ar"]]
-    errors = [ned(text, crop.text) for text, crop in zip(texts, crops, strict=True)]
-    single = [error for error, crop in zip(errors, crops, strict=True) if "\n" not in crop.text]
+    errors = [ned(text, crop.target) for text, crop in zip(texts, crops, strict=True)]
     drafted = results["self-spec"]
     n_forwards = sum(s.n_forwards for s in drafted)
     pairs = zip(drafted, results["ar"], strict=True)
-    return {
-        "val_ned": sum(errors) / len(errors),
-        "val_ned_lines": sum(single) / max(1, len(single)),
-        "val_tpf": sum(len(s.ids) - 1 for s in drafted) / max(1, n_forwards),
-        "val_accepted": sum(s.n_accepted for s in drafted) / max(1, sum(s.n_rounds for s in drafted)),
-        "val_identical": sum(a.ids == b.ids for a, b in pairs) / len(drafted),
-        "val_example": f"{crops[0].text!r} -> {texts[0]!r}"[:200],
+    record: dict[str, Any] = {
+        "ned": sum(errors) / len(errors),
+        "tpf": sum(len(s.ids) - 1 for s in drafted) / max(1, n_forwards),
+        "accepted": sum(s.n_accepted for s in drafted) / max(1, sum(s.n_rounds for s in drafted)),
+        "identical": sum(a.ids == b.ids for a, b in pairs) / len(drafted),
+        "example": f"{crops[0].target!r} -> {texts[0]!r}"[:300],
     }
+    tables = [(text, crop.target) for text, crop in zip(texts, crops, strict=True) if crop.task == "table"]
+    if tables:
+        scores = [score_teds(f"<table>{read}</table>", f"<table>{target}</table>").teds for read, target in tables]
+        record["teds"] = sum(scores) / len(scores)
+    return record

@@ -12,9 +12,9 @@ from tests.training_data import TINY_NETWORK, write_data_dir
 from gravityocr.config import load_config
 from gravityocr.errors import CheckpointError, ConfigError, InputError
 from gravityocr.training.launch import run_training
+from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.synthetic.corpus import Corpus
 from gravityocr.training.synthetic.fonts import FontLibrary
-from gravityocr.training.trainer import TrainConfig
 
 RATES = ("optimizer.lr_decoder", "optimizer.lr_vision", "optimizer.patch_lr_share", "optimizer.weight_decay")
 AMOUNTS = ("run.budget_s", "run.save_every_s", "run.validate_every_s", "loss.ar_weight", "glyphs.guide_weight")

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.training_data import EOS_ID, PROMPTS, TOKENIZER, write_data_dir
 
 from gravityocr.config import dump_config, load_config
 from gravityocr.errors import CheckpointError, ConfigError
+from gravityocr.model.prompt import TASK_PROMPTS
 from gravityocr.training.noise import NoiseConfig
-from gravityocr.training.sources import DataConfig, StepData, SyntheticSource, encode_characters
-from gravityocr.training.trainer import Progress, TrainConfig
+from gravityocr.training.run_config import Progress, TrainConfig
+from gravityocr.training.sources import DataConfig, ShardShare, StepData, SyntheticSource, encode_tokens
+from gravityocr.training.synthetic.shards import SUFFIX, RenderedSample, write_shard
 
 NOISE = NoiseConfig(4, "mixed", random_offset=True)
 
@@ -51,21 +54,69 @@ def test_labels_are_exact(source: SyntheticSource, difficulty: float) -> None:
     data = source.step([3], 12, difficulty)
     for i, (sample, truth) in enumerate(zip(data.samples, data.truths, strict=True)):
         crop = source.draw([3, i], difficulty)
-        n = len(crop.text)
+        n = len(crop.tokens)
         assert sample.n_supervised == n + 1 and sample.response.numel() == n + 4
-        assert TOKENIZER.decode(sample.response.tolist(), skip_special_tokens=True) == crop.text
+        assert TOKENIZER.decode(sample.response.tolist(), skip_special_tokens=True) == crop.target
         assert (sample.response[n:] == EOS_ID).all()
         n_cells = int(sample.prompt.is_image.sum())
         assert truth.glyphs.shape[0] == truth.index.numel() == n_cells == crop.image.size // 256
         columns = crop.image.shape[1] // 16
-        for character, cell, (x, y) in zip(crop.text, truth.cell.tolist(), crop.centers_px, strict=True):
-            assert cell == (-1 if character == "\n" else int(y // 16) * columns + int(x // 16))
+        for token, cell, (x, y) in zip(crop.tokens, truth.cell.tolist(), crop.centers_px, strict=True):
+            assert (token == "\n") == np.isnan(x)
+            assert cell == (-1 if token == "\n" else int(y // 16) * columns + int(x // 16))
+
+
+def formula_sample(n_tokens: int, number: int) -> RenderedSample:
+    image = np.full((40, 90 + number), 255, dtype=np.uint8)
+    image[10:30, 5:20] = 0  # a glyph of 20 px
+    centers = np.full((n_tokens, 2), np.nan, dtype=np.float32)
+    centers[0] = (12.0, 20.0)
+    return RenderedSample("formula", image, ("\\alpha ", *"x" * (n_tokens - 1)), centers, "test")
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    write_shard(tmp_path / f"formulas-0{SUFFIX}", [formula_sample(3, i) for i in range(4)])
+    write_shard(tmp_path / f"formulas-1{SUFFIX}", [formula_sample(30, i) for i in range(4)])
+    return tmp_path
+
+
+def test_shards_take_their_share(data_dir: Path, shards: Path) -> None:
+    config = DataConfig(str(data_dir), max_target_tokens=20, shards=(ShardShare(str(shards), 0.4),))
+    source = SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
+    drawn = [source.draw([1, i], 0.5) for i in range(60)]
+    formulas = [sample for sample in drawn if sample.task == "formula"]
+    assert 12 <= len(formulas) <= 36 and {sample.task for sample in drawn} == {"formula", "text"}
+    assert all(sample.target == "\\alpha xx" for sample in formulas), "the long ones are left out"
+    data = source.step([1], 60, 0.5)
+    prompts = [sample.prompt.ids.tolist() for sample in data.samples]
+    for sample, ids in zip(drawn, prompts, strict=True):
+        assert TOKENIZER.token_to_id(TASK_PROMPTS[sample.task]) in ids
+
+
+def test_the_truth_of_a_varied_formula_is_where_its_glyph_is(data_dir: Path, shards: Path) -> None:
+    config = DataConfig(str(data_dir), shards=(ShardShare(str(shards), 1.0),))
+    source = SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
+    for i in range(20):
+        sample = source.draw([2, i], 0.0)
+        rows, columns = np.nonzero(sample.image < 128)
+        assert np.allclose(sample.centers_px[0], (columns.mean(), rows.mean()), atol=1.5)
+        assert np.isnan(sample.centers_px[1:]).all()
+
+
+def test_shards_that_hold_nothing_fitting_are_named(data_dir: Path, shards: Path) -> None:
+    config = DataConfig(str(data_dir), max_target_tokens=2, shards=(ShardShare(str(shards), 1.0),))
+    source = SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
+    with pytest.raises(ConfigError, match="max_target_tokens"):
+        source.draw([0], 0.0)
+    with pytest.raises(ConfigError, match="must not exceed 1"):
+        DataConfig(shards=(ShardShare("a", 0.7), ShardShare("b", 0.5)))
 
 
 def test_an_unknown_character_is_named() -> None:
-    assert encode_characters(TOKENIZER, "ab\n") == [TOKENIZER.token_to_id(c) for c in "ab\n"]
+    assert encode_tokens(TOKENIZER, "ab\n") == [TOKENIZER.token_to_id(c) for c in "ab\n"]
     with pytest.raises(CheckpointError, match="'漢'"):
-        encode_characters(TOKENIZER, "a漢")
+        encode_tokens(TOKENIZER, "a漢")
 
 
 def test_difficulty_rises_from_the_start_of_the_ramp() -> None:

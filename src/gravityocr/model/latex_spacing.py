@@ -1,0 +1,33 @@
+"""Blanks in recognised LaTeX: a command's token brings one, which is needed before a letter only."""
+
+from __future__ import annotations
+
+import re
+
+_NEEDLESS = re.compile(r"(\\[A-Za-z]+\*?) +(?![A-Za-z ])")
+_INLINE = re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)(?<!\\)\$", re.DOTALL)
+
+
+def compact_latex(latex: str) -> str:
+    """Return LaTeX without the blanks behind commands that no letter follows."""
+    return _NEEDLESS.sub(r"\1", latex).strip()
+
+
+def compact_inline_formulas(text: str) -> str:
+    """Return text whose inline formulas are compact."""
+    return _INLINE.sub(lambda match: f"${compact_latex(match[1])}$", text)
+
+
+def join_formula_parts(before: str, after: str) -> str | None:
+    """Join two texts that a cut inside an inline formula parted; None where there was none.
+
+    Each piece of a formula is a formula of its own: `$a=$` and `$b$` become `$a= b$`.
+    """
+    if not (before.endswith("$") and after.startswith("$")) or before.endswith(r"\$"):
+        return None
+    return f"{before[:-1].rstrip()} {after[1:].lstrip()}" if _count(before) % 2 == 0 else None
+
+
+def _count(text: str) -> int:
+    """Return the number of dollars that are no characters of the text."""
+    return len(re.findall(r"(?<!\\)\$", text))

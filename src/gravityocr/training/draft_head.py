@@ -1,0 +1,97 @@
+"""Train the sequential draft head of a checkpoint whose network stays as it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
+from gravityocr.model.draft_head import DraftHead, save_draft_head
+from gravityocr.model.prompt import token_id
+from gravityocr.training.losses import masked_attention, packed_hidden
+from gravityocr.training.nano import EOS_TOKEN
+from gravityocr.training.optimizer import rate_share
+from gravityocr.training.packing import PackedBatch, Sample, pack
+from gravityocr.training.run_config import RunConfig, TrainConfig
+from gravityocr.training.sources import StepData, SyntheticSource
+
+LEARNING_RATE = 3e-3
+CLIP_NORM = 1.0
+
+
+def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
+    """Train a head on fully masked copies and write it into the checkpoint's folder.
+
+    Data, noise, length and schedule are the run's. Returns the last losses, with and without the head.
+    """
+    checkpoint = load_checkpoint(str(folder))
+    text = checkpoint.model.config.text
+    torch.manual_seed(config.run.seed)
+    head = DraftHead(text.hidden_size, text.vocab_size)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
+    eos_id = token_id(checkpoint.tokenizer, EOS_TOKEN)
+    noise = replace(config.noise, mask_schedule="all")
+    source = SyntheticSource(config.data, checkpoint.prompts, noise, eos_id)
+    record: dict[str, Any] = {}
+    began, step = time.monotonic(), 0
+    while (share := _share_done(config.run, step, time.monotonic() - began)) < 1.0:
+        for group in optimizer.param_groups:
+            group["lr"] = LEARNING_RATE * rate_share(share, config.optimizer)
+        data = source.step([config.run.seed, step, 0], config.run.n_samples, 1.0)
+        loss, plain = _step(checkpoint, head, data, config)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(head.parameters(), CLIP_NORM)
+        optimizer.step()
+        step += 1
+        record = {"step": step, "elapsed_s": round(time.monotonic() - began, 1), "loss": loss.item(), "loss_without_head": plain.item()}
+        if step % config.run.log_every == 0:
+            print(" ".join(f"{key}={value:.5g}" for key, value in record.items()), file=sys.stderr, flush=True)
+    save_draft_head(head, folder)
+    return record
+
+
+def _share_done(run: RunConfig, step: int, elapsed_s: float) -> float:
+    return elapsed_s / run.budget_s if run.budget_s is not None else step / run.n_steps
+
+
+def _step(checkpoint: Checkpoint, head: DraftHead, data: StepData, config: TrainConfig) -> tuple[Tensor, Tensor]:
+    """Return the mean loss of all mask rows with the head, and without it."""
+    model = checkpoint.model
+    longest = max(sample.n_tokens for sample in data.samples)
+    batch = pack(data.samples, checkpoint.diffusion.mask_id, max(config.run.row_budget_tokens, longest))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=config.run.bf16):
+        _, features = model.encode_images([data.samples[i].prompt for i in batch.order])
+        hidden = packed_hidden(model, batch, features, masked_attention(batch.tags)).float()
+    rows, before, last, token_before, target = mask_rows(batch, data.samples)
+    hidden = hidden.flatten(0, 1)
+    correction = head.correction(head.context(hidden[rows], hidden[before]), last, token_before)
+    with torch.no_grad():
+        plain = F.cross_entropy(model.logits(hidden[rows]), target)
+    return F.cross_entropy(model.logits(hidden[rows] + correction), target), plain
+
+
+def mask_rows(batch: PackedBatch, samples: tuple[Sample, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Find the mask rows of fully masked copies, the row before each in its draft window, and their tokens.
+
+    The first mask row of a block follows its boundary, which is causal: the row of the clean stream.
+    *Shapes*: five tensors [n]: rows and rows before (in the flattened batch), the two tokens before, the target.
+    """
+    width = batch.ids.shape[1]
+    parts = []
+    for number, place in zip(batch.order, batch.places, strict=True):
+        response, block = samples[number].response, samples[number].corruption.block
+        clean, masked = (place.row * width + start for start in place.streams[:2])
+        at = torch.arange(1, response.numel() - 1)
+        opens = block[at] != block[at - 1]
+        before = torch.where(opens, clean + at - 1, masked + at - 1)
+        parts.append((masked + at, before, response[at], response[at - 1], response[at + 1]))
+    rows, before, last, token_before, target = (torch.cat(column) for column in zip(*parts, strict=True))
+    return rows, before, last, token_before, target

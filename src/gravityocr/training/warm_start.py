@@ -1,0 +1,92 @@
+"""Begin a run with the weights of another one, whose vocabulary or number of layers may have been smaller."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from gravityocr.errors import CheckpointError
+from gravityocr.model.checkpoint import read_tokenizer
+from gravityocr.model.ocr_model import OcrModel
+
+_LAYER = re.compile(r"\.(?:layers|blocks)\.\d+\.")
+_BRANCH_ENDS = ("post_self_attn_layernorm.weight", "post_mlp_layernorm.weight")
+_NEW_ROW_SCALE = 0.3
+
+
+@dataclass(frozen=True)
+class VocabularyMove:
+    """Where the tokens of a smaller vocabulary stand in a larger one.
+
+    *Shapes*: old, new [n] the ids of the tokens that both have; the sizes count rows, reserves included.
+    """
+
+    old: Tensor
+    new: Tensor
+    old_size: int
+    new_size: int
+
+
+def vocabulary_move(old: Tokenizer, new: Tokenizer, old_size: int, new_size: int) -> VocabularyMove:
+    """Find the tokens of `old` in `new`."""
+    pairs = [(i, new.token_to_id(token)) for token, i in old.get_vocab().items()]
+    known = torch.tensor([(i, j) for i, j in pairs if j is not None], dtype=torch.long).view(-1, 2)
+    return VocabularyMove(known[:, 0], known[:, 1], old_size, new_size)
+
+
+@torch.no_grad()
+def warm_start(module: nn.Module, weights: Mapping[str, Tensor], move: VocabularyMove) -> None:
+    """Copy weights into a module of at least their size.
+
+    A new token's row stays as it was drawn, at a smaller scale. A layer that the weights lack becomes the identity at
+    first: the norms at the ends of its branches are zero.
+
+    *Raises*: CheckpointError where a weight does not fit.
+    """
+    for name, target in module.state_dict().items():
+        source = weights.get(name)
+        if source is None:
+            if not _LAYER.search(name):
+                raise CheckpointError(f"the weights to start from lack {name}; start from a run of this network")
+            if name.endswith(_BRANCH_ENDS):
+                target.zero_()
+        elif source.shape == target.shape:
+            target.copy_(source)
+        else:
+            _copy_rows(name, source, target, move)
+
+
+def _copy_rows(name: str, source: Tensor, target: Tensor, move: VocabularyMove) -> None:
+    """Copy the rows of known tokens; the glyph head stacks one vocabulary for each glyph of a cell."""
+    n_stacked = source.shape[0] // move.old_size
+    fits = source.shape[0] == n_stacked * move.old_size and target.shape[0] == n_stacked * move.new_size
+    if not fits or not n_stacked or source.shape[1:] != target.shape[1:]:
+        raise CheckpointError(f"{name}: {tuple(source.shape)} does not fit {tuple(target.shape)}")
+    rows = target.view(n_stacked, move.new_size, *target.shape[1:])
+    rows.mul_(_NEW_ROW_SCALE)
+    rows[:, move.new] = source.view(n_stacked, move.old_size, *source.shape[1:])[:, move.old].to(rows.dtype)
+
+
+def start_from_run(folder: Path, model: OcrModel, heads: nn.Module, tokenizer: Tokenizer) -> None:
+    """Begin with the weights of the run in `folder`: its `state.pt`, and the tokenizer of its checkpoint.
+
+    *Raises*: CheckpointError where they are missing or do not fit.
+    """
+    remedy = "name the folder of a run that has ended or saved its state"
+    try:
+        state = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
+        weights, head_weights = state["model"], state["heads"]
+        old_size = weights["lm_head.weight"].shape[0]
+    except (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, pickle.UnpicklingError) as error:
+        raise CheckpointError(f"run.start_from {folder} cannot be read ({error}); {remedy}") from error
+    old = read_tokenizer(folder / "checkpoint", old_size)
+    move = vocabulary_move(old, tokenizer, old_size, model.config.text.vocab_size)
+    warm_start(model, weights, move)
+    warm_start(heads, head_weights, move)
