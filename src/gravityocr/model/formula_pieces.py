@@ -19,7 +19,7 @@ MARGIN_PX = 5
 _INK_LEVEL = 70
 _GLYPH_SHARE = 0.88  # what `glyph_height` gives, as a share of the type's ascender-to-descender height
 _MAX_ENLARGEMENT = 6.0
-_LEAST_SHRINKING = 0.62  # a formula that this much of its scale makes fit is not cut
+_LEAST_SHRINKING = 0.75  # a formula that this much of its scale makes fit is not cut
 _LINE_GAP, _LINE_HEIGHT, _BAR_HEIGHT = 0.5, 0.55, 0.2  # in type heights: between lines, of a line at least, of a bar
 
 

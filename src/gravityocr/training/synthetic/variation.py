@@ -10,6 +10,7 @@ from PIL import Image
 from gravityocr.config import check_numbers
 from gravityocr.model.formula_pieces import FormulaPieceSpec, framed, placement, type_height
 from gravityocr.training.synthetic.degrade import degrade
+from gravityocr.training.synthetic.formula_parts import formula_part
 from gravityocr.training.synthetic.shards import RenderedSample
 
 
@@ -17,17 +18,19 @@ from gravityocr.training.synthetic.shards import RenderedSample
 class VariationConfig:
     """Say how much cached crops are varied.
 
-    `size_jitter` bounds the logarithm of a formula's size against the one that reading gives it; `upscaled_share` of
+    `size_jitter` bounds the logarithm of a formula's size against the one that reading gives it; `part_share` of the
+    formulas are cut in two, as reading cuts those that are too wide; `upscaled_share` of
     the crops are first reduced by up to `most_reduction`, as from a scan of low resolution.
     """
 
     size_jitter: float = 0.16
+    part_share: float = 0.2
     upscaled_share: float = 0.4
     most_reduction: float = 2.0
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "data.variation.", size_jitter=(0.0, 2.0), upscaled_share=(0.0, 1.0), most_reduction=(1.0, 8.0)
+            self, "data.variation.", size_jitter=(0.0, 2.0), part_share=(0.0, 1.0), upscaled_share=(0.0, 1.0), most_reduction=(1.0, 8.0)
         )
 
 
@@ -35,6 +38,8 @@ def vary(sample: RenderedSample, rng: np.random.Generator, difficulty: float, co
          spec: FormulaPieceSpec) -> RenderedSample | None:  # fmt: skip
     """Return a sample as the network sees it; None where a formula does not fit a piece at its size."""
     if sample.task == "formula":
+        if rng.random() < config.part_share:
+            sample = formula_part(sample, rng)
         placed = _place_formula(sample, rng, config, spec)
         if placed is None:
             return None
