@@ -2,9 +2,9 @@
 
     python -m benchmarks.drafting --cases DIR --block-size 16 --json
 
-Every round of self-speculation is traced. A draft at offset j is *reached* when all before it held; the rate at j is the
-share of the reached ones that hold too. A first rejection *repeats* where it drafts the token before it again, *skips*
-where it drafts the one behind it, and is *other* else. Density is tokens per vision cell of the piece.
+Every round of self-speculation is traced. A draft at offset j is *reached* when all before it held; the rate at j is
+the share of the reached ones that hold too. A first rejection *repeats* where it drafts the token before it again,
+*skips* where it drafts the one behind it, and is *other* else. Density is tokens per vision cell of the piece.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ def root() -> None:
 @app.command("decode")
 def decode(
     cases: Annotated[Path, typer.Option(help="A folder with manifest.json and crops.")],
-    modes: Annotated[str, typer.Option(help="Modes, comma-separated; self-spec+head:8 sets the draft head and a block size.")] = "ar,self-spec",
+    modes: Annotated[
+        str, typer.Option(help="Modes, comma-separated; self-spec+head:8 sets the draft head and a block size.")
+    ] = "ar,self-spec",
     checkpoint: options.Checkpoint = "nano",
     tasks: Annotated[str | None, typer.Option(help="text,table,formula; default: what it claims.")] = None,
     language: Annotated[str | None, typer.Option(help="Only crops in this language, such as english.")] = None,

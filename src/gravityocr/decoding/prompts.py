@@ -30,8 +30,9 @@ DECODE_MODES: tuple[DecodeMode, ...] = ("self-spec", "ar", "diffusion")
 class DecodeOptions:
     """How a batch is decoded; `mask_id` and `stop_ids` come from the checkpoint.
 
+    `max_tokens` counts y_1. `threshold` is used by direct block diffusion only, `draft_head` by self-speculation.
     `read_in_bf16` computes what precedes decoding, vision and prefill, in bf16: all modes share it, so that their
-    equality does not suffer. `max_tokens` counts y_1. `threshold` is used by direct block diffusion only, `draft_head` by self-speculation.
+    equality does not suffer.
     """
 
     mask_id: int

@@ -96,7 +96,7 @@ class Engine:
         """
         wanted, head = self.config.draft_head, self.checkpoint.draft_head
         if wanted and head is None:
-            raise ConfigError(f"{self.checkpoint.path} has no {DRAFT_HEAD_FILE}; leave the draft head off, or train one")
+            raise ConfigError(f"{self.checkpoint.path} has no {DRAFT_HEAD_FILE}; leave it off, or train one")
         return head if wanted or (wanted is None and self.checkpoint.diffusion.draft_head) else None
 
     @classmethod

@@ -32,8 +32,8 @@ MAX_PIXELS = 10**9
 class BlockDiffusion:
     """The contents of `block_diffusion.json`; `tasks` and the pieces are ours, absent in the authors' release.
 
-    *Source*: section 1. `pieces`, `formula_pieces` and `table_pieces` are set where the checkpoint reads such crops only
-    in pieces of a limited size; `draft_head` says whether drafts take the draft head unless told otherwise.
+    *Source*: section 1. `pieces`, `formula_pieces` and `table_pieces` are set where the checkpoint reads such crops
+    only in pieces of a limited size; `draft_head` says whether drafts take the draft head unless told otherwise.
     """
 
     bd_size: int

@@ -51,7 +51,8 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
         torch.nn.utils.clip_grad_norm_(head.parameters(), CLIP_NORM)
         optimizer.step()
         step += 1
-        record = {"step": step, "elapsed_s": round(time.monotonic() - began, 1), "loss": loss.item(), "loss_without_head": plain.item()}
+        record = {"step": step, "elapsed_s": round(time.monotonic() - began, 1)}
+        record |= {"loss": loss.item(), "loss_without_head": plain.item()}
         if step % config.run.log_every == 0:
             print(" ".join(f"{key}={value:.5g}" for key, value in record.items()), file=sys.stderr, flush=True)
     save_draft_head(head, folder)

@@ -23,10 +23,10 @@ class RunConfig:
     """Length, size and place of a run.
 
     The run ends after `n_steps`, or after `budget_s` of training time if that is set (the schedule then follows the
-    time, and resuming goes on where the time stopped). `start_from` is the folder of a run whose weights begin this
-    one. Validation and export take the running mean of the weights where `ema`, its decay per step, is above 0.
-    The checkpoint names `export_block_size` (None is the trained one) as its `bd_size`, and claims `tasks`. *Units*:
-    `row_budget_tokens` forward tokens a packed row, or the longest sample's where that is more. Samples over
+    time, and resuming goes on where the time stopped). `start_from` is the folder of a run, or a checkpoint, whose
+    weights begin this one. Validation and export take the running mean of the weights where `ema`, its decay per step,
+    is above 0. The checkpoint names `export_block_size` (None is the trained one) as its `bd_size`, and claims `tasks`.
+    *Units*: `row_budget_tokens` forward tokens a packed row, or the longest sample's where that is more. Samples over
     `size_ratio` times as long as others of a step are packed apart: where attention is dense, short rows are cheap.
     """
 

@@ -28,7 +28,7 @@ MAX_REDRAWS = 50
 
 @dataclass(frozen=True)
 class ShardShare:
-    """A folder of shards and the share of the samples that are drawn from it."""
+    """A folder of shards, below the data's folder, and the share of the samples that are drawn from it."""
 
     folder: str
     share: float
@@ -77,7 +77,7 @@ class SyntheticSource:
     def __init__(self, config: DataConfig, prompts: PromptBuilder, noise: NoiseConfig, eos_id: int) -> None:
         self.config = config
         self.renderer = TextCropRenderer(Path(config.folder), split="train", config=config.crops)
-        self.shards = [[Shard(file) for file in shard_files(Path(one.folder))] for one in config.shards]
+        self.shards = [[Shard(file) for file in shard_files(Path(config.folder) / one.folder)] for one in config.shards]
         self.prompts = prompts
         self.noise = noise
         self.eos_id = eos_id

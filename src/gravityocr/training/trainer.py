@@ -40,7 +40,7 @@ from gravityocr.training.run_config import Progress, TrainConfig
 from gravityocr.training.sources import StepData, SyntheticSource
 from gravityocr.training.synthetic.charset import CHARSET
 from gravityocr.training.validation import validate
-from gravityocr.training.warm_start import start_from_run
+from gravityocr.training.warm_start import start_from
 from gravityocr.training.weight_average import WeightAverage
 
 MAX_STEP_S = 60.0
@@ -92,7 +92,7 @@ class Trainer:
         self.progress = Progress()
         self._clock = time.monotonic()
         if config.run.start_from is not None and not (self.folder / "state.pt").exists():
-            start_from_run(Path(config.run.start_from), self.model, self.heads, self.tokenizer)
+            start_from(config.run.start_from, self.model, self.heads, self.tokenizer)
         # Weights are the same in all processes, so one of them keeps the mean.
         self.ema = WeightAverage(self.model, config.run.ema) if config.run.ema and rank == 0 else None
         self._load_state()

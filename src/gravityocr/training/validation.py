@@ -28,7 +28,7 @@ from gravityocr.training.synthetic.variation import vary
 class ValidationConfig:
     """How many held-out crops are read of each kind, how hard they are, and the block sizes of the drafts.
 
-    `shards` is a folder of held-out shards, each of them a kind of its own, named by its file.
+    `shards` is a folder of held-out shards below the data's, each of them a kind of its own, named by its file.
     """
 
     n_crops: int = 64
@@ -50,7 +50,7 @@ def held_out_crops(data: DataConfig, config: ValidationConfig) -> dict[str, list
     renderer = TextCropRenderer(Path(data.folder), split="heldout", config=data.crops)
     lines = [renderer.sample(np.random.default_rng([config.seed, i]), config.difficulty) for i in range(config.n_crops)]
     kinds = {"text": [RenderedSample("text", crop.image, tuple(crop.text), crop.centers_px, "text") for crop in lines]}
-    for file in shard_files(Path(config.shards)) if config.shards is not None else []:
+    for file in shard_files(Path(data.folder) / config.shards) if config.shards is not None else []:
         kinds[file.name.split(".")[0]] = _varied(Shard(file), data, config)
     return kinds
 

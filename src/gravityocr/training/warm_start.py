@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from gravityocr.errors import CheckpointError
-from gravityocr.model.checkpoint import read_tokenizer
+from gravityocr.model.checkpoint import load_checkpoint, read_tokenizer
 from gravityocr.model.ocr_model import OcrModel
 
 _LAYER = re.compile(r"\.(?:layers|blocks)\.\d+\.")
@@ -74,19 +74,31 @@ def _copy_rows(name: str, source: Tensor, target: Tensor, move: VocabularyMove) 
     rows[:, move.new] = source.view(n_stacked, move.old_size, *source.shape[1:])[:, move.old].to(rows.dtype)
 
 
-def start_from_run(folder: Path, model: OcrModel, heads: nn.Module, tokenizer: Tokenizer) -> None:
-    """Begin with the weights of the run in `folder`: its `state.pt`, and the tokenizer of its checkpoint.
+def start_from(name: str, model: OcrModel, heads: nn.Module, tokenizer: Tokenizer) -> None:
+    """Begin with the weights of a run (its folder holds `state.pt`) or of a checkpoint (`nano` or a folder).
 
     *Raises*: CheckpointError where they are missing or do not fit.
     """
-    remedy = "name the folder of a run that has ended or saved its state"
+    new_size = model.config.text.vocab_size
+    if (Path(name) / "state.pt").is_file():
+        weights, head_weights = _read_state(Path(name) / "state.pt")
+        old_size = int(weights["lm_head.weight"].shape[0])
+        old = read_tokenizer(Path(name) / "checkpoint", old_size)
+        move = vocabulary_move(old, tokenizer, old_size, new_size)
+        warm_start(model, weights, move)
+        warm_start(heads, head_weights, move)
+        return
+    checkpoint = load_checkpoint(name)
+    move = vocabulary_move(checkpoint.tokenizer, tokenizer, checkpoint.model.config.text.vocab_size, new_size)
+    warm_start(model, checkpoint.model.state_dict(), move)
+
+
+def _read_state(file: Path) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
     try:
-        state = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
+        state = torch.load(file, map_location="cpu", weights_only=True)
         weights, head_weights = state["model"], state["heads"]
-        old_size = weights["lm_head.weight"].shape[0]
+        if "lm_head.weight" not in weights:
+            raise KeyError("lm_head.weight")
     except (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, pickle.UnpicklingError) as error:
-        raise CheckpointError(f"run.start_from {folder} cannot be read ({error}); {remedy}") from error
-    old = read_tokenizer(folder / "checkpoint", old_size)
-    move = vocabulary_move(old, tokenizer, old_size, model.config.text.vocab_size)
-    warm_start(model, weights, move)
-    warm_start(heads, head_weights, move)
+        raise CheckpointError(f"run.start_from: {file} cannot be read ({error}); name a run or a checkpoint") from error
+    return weights, head_weights

@@ -127,7 +127,9 @@ def test_difficulty_rises_from_the_start_of_the_ramp() -> None:
     assert replace(started, n_samples=900).difficulty(data) == 1.0
 
 
-def test_the_shipped_configuration_parses(repo_root: Path) -> None:
+def test_the_shipped_configurations_parse(repo_root: Path) -> None:
+    tasks = load_config(TrainConfig, repo_root / "configs" / "nano-tasks.toml")
+    assert tasks.run.tasks == ("text", "formula", "table") and sum(one.share for one in tasks.data.shards) < 1
     config = load_config(TrainConfig, repo_root / "configs" / "nano.toml")
     assert config.noise.random_offset and config.noise.mask_schedule == "mixed"
     assert config.optimizer.kind == "muon" and config.run.budget_s is not None

@@ -10,11 +10,13 @@ import torch
 from tests.training_data import TINY_NETWORK, make_prompt
 
 from gravityocr.errors import CheckpointError
+from gravityocr.model.checkpoint import BlockDiffusion
 from gravityocr.model.ocr_model import OcrConfig, OcrModel, prefill
+from gravityocr.training.export import export_checkpoint
 from gravityocr.training.glyphs import GlyphHeads
-from gravityocr.training.nano import MARKUP_TOKENS, VOCAB_SIZE, build_tokenizer, new_network
+from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, MARKUP_TOKENS, VOCAB_SIZE, build_tokenizer, new_network
 from gravityocr.training.synthetic.charset import CHARSET
-from gravityocr.training.warm_start import start_from_run, vocabulary_move, warm_start
+from gravityocr.training.warm_start import start_from, vocabulary_move, warm_start
 
 OLD = build_tokenizer(CHARSET)
 NEW = build_tokenizer("ßzyx" + CHARSET, MARKUP_TOKENS)  # ids that move
@@ -75,4 +77,17 @@ def test_a_missing_weight_is_named() -> None:
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="nothing here"):
-        start_from_run(tmp_path / "nothing here", new_network(0, SMALL), GlyphHeads(24, 240, 0), NEW)
+        start_from(str(tmp_path / "nothing here"), new_network(0, SMALL), GlyphHeads(24, 240, 0), NEW)
+    (tmp_path / "state.pt").write_bytes(b"no state")
+    with pytest.raises(CheckpointError, match=r"state\.pt cannot be read"):
+        start_from(str(tmp_path), new_network(0, SMALL), GlyphHeads(24, 240, 0), NEW)
+
+
+def test_a_run_may_start_from_a_checkpoint(tmp_path: Path) -> None:
+    small, large = new_network(1, SMALL), new_network(2, LARGER)
+    eos = OLD.token_to_id(EOS_TOKEN)
+    mask = OLD.token_to_id("<|mask|>")
+    export_checkpoint(tmp_path, small, OLD, IMAGE_SPEC, BlockDiffusion(4, mask), eos, torch.float32)
+    start_from(str(tmp_path), large, GlyphHeads(24, VOCAB_SIZE, 0), NEW)
+    expected, got = first_logits(small, to_new=False)[MOVE.old], first_logits(large, to_new=True)[MOVE.new]
+    assert torch.allclose(expected, got, atol=1e-5)

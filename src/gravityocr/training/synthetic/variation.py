@@ -30,8 +30,9 @@ class VariationConfig:
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "data.variation.", size_jitter=(0.0, 2.0), part_share=(0.0, 1.0), upscaled_share=(0.0, 1.0), most_reduction=(1.0, 8.0)
-        )
+            self, "data.variation.", size_jitter=(0.0, 2.0), part_share=(0.0, 1.0), upscaled_share=(0.0, 1.0),
+            most_reduction=(1.0, 8.0),
+        )  # fmt: skip
 
 
 def vary(sample: RenderedSample, rng: np.random.Generator, difficulty: float, config: VariationConfig,
