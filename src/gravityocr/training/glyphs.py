@@ -20,6 +20,7 @@ from gravityocr.model.masks import joint_mask
 from gravityocr.training.packing import PackedBatch
 
 MAX_GLYPHS = 3
+CLOSING = frozenset(["}", "</td>", "</tr>", "\\end{array}", "\\\\ ", "&"])
 PERIODS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
@@ -42,7 +43,7 @@ class GlyphTruth:
     """Where the characters of one crop lie.
 
     *Shapes*: glyphs [n_cells, MAX_GLYPHS] token ids, blank = the EOS id; index [n_cells], the running index of the
-    first character, -1 where there is none; cell [n_characters], -1 for line breaks.
+    first character, -1 where there is none; cell [n_tokens], where attention is guided to, -1 for nowhere.
     """
 
     glyphs: Tensor
@@ -71,6 +72,25 @@ def glyph_truth(ids: Sequence[int], centers_px: Tensor, is_break: Tensor, column
             glyphs[place, used[place]] = token
             used[place] += 1
     return GlyphTruth(glyphs, index, cell)
+
+
+def neighbouring_cells(tokens: Sequence[str], cell: Tensor) -> Tensor:
+    """Give markup without ink the cell of the glyph that it closes, or else of the next one; line breaks have none.
+
+    A row that predicts a brace has to know where in the crop it is as much as one that predicts a letter.
+    *Shapes*: cell [n_tokens], -1 for a token without ink -> the same.
+    """
+    known = cell.tolist()
+    behind = before = -1
+    nexts = [behind := place if place >= 0 else behind for place in reversed(known)][::-1]
+    lasts = [before := place if place >= 0 else before for place in known]
+    filled = []
+    for token, place, following, last in zip(tokens, known, nexts, lasts, strict=True):
+        if place < 0 and token != "\n":
+            choices = (last, following) if token in CLOSING else (following, last)
+            place = choices[0] if choices[0] >= 0 else choices[1]
+        filled.append(place)
+    return torch.tensor(filled, dtype=cell.dtype)
 
 
 class GlyphHeads(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
 from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.prompt import Prompt, PromptBuilder, token_id
-from gravityocr.training.glyphs import GlyphTruth, glyph_truth
+from gravityocr.training.glyphs import GlyphTruth, glyph_truth, neighbouring_cells
 from gravityocr.training.noise import NoiseConfig, corrupt
 from gravityocr.training.packing import Sample, fill_response
 from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
@@ -129,7 +129,8 @@ class SyntheticSource:
         inkless = torch.tensor([math.isnan(x) for x in crop.centers_px[:, 0].tolist()], dtype=torch.bool)
         centers = torch.from_numpy(np.nan_to_num(crop.centers_px))
         cell_px = spec.patch_size * spec.merge_size
-        return glyph_truth(ids, centers, inkless, columns, rows, cell_px, self.eos_id)
+        truth = glyph_truth(ids, centers, inkless, columns, rows, cell_px, self.eos_id)
+        return replace(truth, cell=neighbouring_cells(crop.tokens, truth.cell))
 
 
 def encode_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:

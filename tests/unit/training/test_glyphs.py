@@ -9,7 +9,15 @@ import torch
 from tests.training_data import EOS_ID, MASK_ID, features_of, make_sample, tiny_network
 
 from gravityocr.model.masks import joint_mask
-from gravityocr.training.glyphs import MAX_GLYPHS, PERIODS, GlyphHeads, GlyphTruth, GuidedAttention, glyph_truth
+from gravityocr.training.glyphs import (
+    MAX_GLYPHS,
+    PERIODS,
+    GlyphHeads,
+    GlyphTruth,
+    GuidedAttention,
+    glyph_truth,
+    neighbouring_cells,
+)
 from gravityocr.training.losses import masked_attention, packed_hidden
 from gravityocr.training.noise import NoiseConfig
 from gravityocr.training.packing import PackedBatch, Sample, pack
@@ -160,3 +168,11 @@ def test_crops_without_characters_guide_nothing() -> None:
     guided = GuidedAttention(batch, [truth], (0,))
     packed_hidden(tiny_network(), batch, features_of(tiny_network(), [sample], batch), guided)
     assert float(guided.loss()) == 0.0
+
+
+def test_markup_without_ink_is_guided_to_its_neighbours() -> None:
+    tokens = ["$", "a", "^", "{", "b", "}", "$", "\n", "<td>", "</td>", "<td>", "c", "</td>"]
+    cell = torch.tensor([-1, 3, -1, -1, 4, -1, -1, -1, -1, -1, -1, 9, -1])
+    filled = neighbouring_cells(tokens, cell).tolist()
+    assert filled == [3, 3, 4, 4, 4, 4, 9, -1, 9, 4, 9, 9, 9]
+    assert neighbouring_cells(["{", "}"], torch.tensor([-1, -1])).tolist() == [-1, -1]

@@ -45,7 +45,7 @@ def formula_part(sample: RenderedSample, rng: np.random.Generator) -> RenderedSa
 def _cuts(sample: RenderedSample) -> list[tuple[int, int]]:
     """Return (token, column) of every place where a formula may be cut."""
     x = sample.centers_px[:, 0]
-    blank = (sample.image >= 255 - _INK_LEVEL).all(axis=0)
+    blank = np.asarray((sample.image >= 255 - _INK_LEVEL).all(axis=0))
     before = np.maximum.accumulate(np.where(np.isnan(x), -np.inf, x))
     behind = np.minimum.accumulate(np.where(np.isnan(x), np.inf, x)[::-1])[::-1]
     cuts = []
