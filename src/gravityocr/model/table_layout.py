@@ -48,6 +48,10 @@ class _Packer:
             for row in range(cell.row, cell.row + cell.n_rows):
                 self.in_row.setdefault(row, []).append(n)
 
+    def is_spanned(self, row: int) -> bool:
+        """Tell whether a cell reaches from the row above into this one."""
+        return any(self.cells[n].row < row for n in self.in_row[row])
+
     def blocks(self, rows: range, n_columns: int) -> list[Block]:
         """Return the blocks of some rows: one, or several where they are too wide."""
         here = sorted({n for row in rows for n in self.in_row[row]})
@@ -118,21 +122,27 @@ def _sums(sizes: list[int]) -> tuple[int, ...]:
 
 def pack(
     cells: Sequence[GridCell], n_rows: int, n_columns: int, widths: Sequence[int], heights: Sequence[int], *,
-    max_width: int, max_strips: int, max_tall: int, step: int,
+    max_width: int, max_rows: int, max_strips: int, max_tall: int, step: int,
 ) -> list[Block]:  # fmt: skip
-    """Return the blocks of a table from top to bottom; `widths` (px) and `heights` (strips) are those of its cells."""
+    """Return the blocks of a table from top to bottom; `widths` (px) and `heights` (strips) are those of its cells.
+
+    Rows that a cell spans count as one of the `max_rows` that a block may have, where they fit together.
+    """
     packer = _Packer(cells, widths, heights, max_width, step)
     blocks: list[Block] = []
     start = 0
     while start < n_rows:
         stop = start + 1
         chosen = packer.blocks(range(start, stop), n_columns)
+        n_whole = 1
         while stop < n_rows:
+            n_whole += not packer.is_spanned(stop)
+            if n_whole > max_rows:
+                break
             taller = packer.blocks(range(start, stop + 1), n_columns)
             alone = packer.area(packer.blocks(range(stop, stop + 1), n_columns))
-            if max(b.y[-1] for b in taller) > max_strips or packer.area(taller) > _WASTE * (
-                packer.area(chosen) + alone
-            ):
+            wasteful = packer.area(taller) > _WASTE * (packer.area(chosen) + alone)
+            if max(b.y[-1] for b in taller) > max_strips or (wasteful and not packer.is_spanned(stop)):
                 break
             chosen, stop = taller, stop + 1
         for block in chosen:

@@ -27,13 +27,16 @@ _MAX_TALL = 12  # strips: a row taller than this is parted
 class TablePieceSpec:
     """Say which pieces of tables a checkpoint was trained on.
 
+    A piece has at most `max_rows` rows, those that a cell spans counted once.
+
     *Units*: pixels. `line_ink_px` is ascender to descender, `max_strips` lines of text make the tallest piece,
     `width_step_px` is what a piece's width is a multiple of; it divides `max_width_px`.
     """
 
     line_height_px: int = 32
     line_ink_px: int = 25
-    max_width_px: int = 512
+    max_width_px: int = 640
+    max_rows: int = 1
     max_strips: int = 4
     width_step_px: int = 64
     cell_px: int = 16
@@ -41,7 +44,7 @@ class TablePieceSpec:
     def __post_init__(self) -> None:
         size = (1, 8192)
         check_numbers(self, "table_pieces.", line_height_px=size, line_ink_px=size, max_width_px=size,
-                      max_strips=(1, _MAX_TALL), width_step_px=size, cell_px=size)  # fmt: skip
+                      max_rows=(1, 64), max_strips=(1, _MAX_TALL), width_step_px=size, cell_px=size)  # fmt: skip
         if self.width_step_px % self.cell_px or self.max_width_px % self.width_step_px:
             raise ConfigError(
                 f"table_pieces.max_width_px {self.max_width_px} must be a multiple of width_step_px "
@@ -103,7 +106,7 @@ def split_table(image: Image.Image, spec: TablePieceSpec) -> list[TablePiece]:
     strips = cell_strips(grid, spec.line_height_px, spec.line_ink_px, widest)
     widths = [max((strip.width for strip in own), default=0) + 2 * _PAD_PX for own in strips]
     blocks = pack(grid.cells, grid.n_rows, grid.n_columns, widths, [len(own) for own in strips],
-                  max_width=spec.max_width_px - 2, max_strips=spec.max_strips, max_tall=_MAX_TALL,
+                  max_width=spec.max_width_px - 2, max_rows=spec.max_rows, max_strips=spec.max_strips, max_tall=_MAX_TALL,
                   step=spec.width_step_px)  # fmt: skip
     return [_drawn(grid, strips, block, spec) for block in blocks]
 

@@ -22,7 +22,7 @@ from gravityocr.model.table_pieces import (
     split_table,
 )
 
-SPEC = TablePieceSpec()
+SPEC = TablePieceSpec(max_rows=8)
 SIZE = 20
 
 
@@ -226,3 +226,20 @@ def test_a_bad_spec_is_refused() -> None:
 def test_each_piece_needs_a_text() -> None:
     with pytest.raises(InputError, match="1 texts for 2 pieces"):
         join_table(["a"], [square(1, 1), square(1, 1)])
+
+
+def test_rows_come_one_by_one_but_for_those_that_a_cell_spans() -> None:
+    pieces = split_table(numbers(4, 3), TablePieceSpec())
+    assert [piece.rows for piece in pieces] == [range(i, i + 1) for i in range(4)]
+    image = Image.new("L", (330, 130), 255)
+    draw = ImageDraw.Draw(image)
+    for x in (4, 130, 225, 320):
+        draw.line([(x, 4), (x, 124)], fill=0, width=2)
+    for y, left in ((4, 4), (44, 130), (84, 4), (124, 4)):  # the first cell spans two rows
+        draw.line([(left, y), (320, y)], fill=0, width=2)
+    for x, y, text in ((20, 54, "alpha"), (145, 34, "b1"), (240, 34, "c1"), (145, 74, "b2"), (240, 74, "c2"),
+                       (20, 114, "beta"), (145, 114, "b3"), (240, 114, "c3")):  # fmt: skip
+        draw.text((x, y), text, font=ImageFont.load_default(SIZE), fill=0, anchor="ls")
+    pieces = split_table(image, TablePieceSpec())
+    assert [piece.rows for piece in pieces] == [range(0, 2), range(2, 3)]
+    assert GridCell(0, 0, 2, 1) in pieces[0].cells
