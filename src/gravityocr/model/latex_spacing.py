@@ -1,10 +1,15 @@
-"""Blanks in recognised LaTeX: a command's token brings one, which is needed before a letter only."""
+"""Blanks and dollars in recognised LaTeX.
+
+A command's token brings a blank, which is needed before a letter only; a formula whose dollar was forgotten gets it.
+"""
 
 from __future__ import annotations
 
 import re
 
 _NEEDLESS = re.compile(r"(\\[A-Za-z]+\*?) +(?![A-Za-z ])")
+_DOLLAR = re.compile(r"(?<!\\)\$")
+_LATEX = re.compile(r"\\[A-Za-z]|[\w)\]}][\^_]\{")
 _INLINE = re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)(?<!\\)\$", re.DOTALL)
 
 
@@ -16,6 +21,17 @@ def compact_latex(latex: str) -> str:
 def compact_inline_formulas(text: str) -> str:
     """Return text whose inline formulas are compact."""
     return _INLINE.sub(lambda match: f"${compact_latex(match[1])}$", text)
+
+
+def with_both_dollars(text: str) -> str:
+    """Return a piece of text whose formula has both its dollars; an odd dollar that is money stays as it is."""
+    dollars = [match.start() for match in _DOLLAR.finditer(text)]
+    if len(dollars) % 2 == 0:
+        return text
+    if _LATEX.search(text, dollars[-1]):
+        return text.rstrip() + "$"
+    opening = _LATEX.search(text, 0, dollars[0])
+    return text if opening is None else f"{text[: opening.start()]}${text[opening.start() :]}"
 
 
 def join_formula_parts(before: str, after: str) -> str | None:
@@ -30,4 +46,4 @@ def join_formula_parts(before: str, after: str) -> str | None:
 
 def _count(text: str) -> int:
     """Return the number of dollars that are no characters of the text."""
-    return len(re.findall(r"(?<!\\)\$", text))
+    return len(_DOLLAR.findall(text))

@@ -12,7 +12,7 @@ from PIL import Image
 from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.ink import Array, Ink, read_ink
-from gravityocr.model.latex_spacing import compact_inline_formulas, join_formula_parts
+from gravityocr.model.latex_spacing import compact_inline_formulas, join_formula_parts, with_both_dollars
 from gravityocr.model.lines import TextLine, find_lines, whole_crop_line
 
 _MARGIN_PX = 5
@@ -336,7 +336,7 @@ def join_texts(texts: Sequence[str], pieces: Sequence[Piece]) -> str:
     joined, joiner, last_line = "", "", -1
     for text, piece in zip(texts, pieces, strict=True):
         joiner = "\n" if "\n" in (joiner, piece.joiner) else " " if " " in (joiner, piece.joiner) else ""
-        text = re.sub(r"[ \t]{2,}", " ", text.strip())
+        text = with_both_dollars(re.sub(r"[ \t]{2,}", " ", text.strip()))
         if not text:
             continue
         parted = join_formula_parts(joined, text) if piece.line == last_line else None

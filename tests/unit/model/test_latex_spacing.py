@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gravityocr.model.latex_spacing import compact_inline_formulas, compact_latex, join_formula_parts
+from gravityocr.model.latex_spacing import (
+    compact_inline_formulas,
+    compact_latex,
+    join_formula_parts,
+    with_both_dollars,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +53,19 @@ def test_text_outside_of_formulas_stays(text: str, compact: str) -> None:
 )
 def test_a_formula_cut_in_two_becomes_one(before: str, after: str, joined: str | None) -> None:
     assert join_formula_parts(before, after) == joined
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        (r"on $\partial U. Since", r"on $\partial U. Since$"),
+        (r"since \bar{U}$ is", r"since $\bar{U}$ is"),
+        ("if x^{2}$ is", "if $x^{2}$ is"),
+        ("it costs $5 a piece", "it costs $5 a piece"),
+        (r"$a$ and $b$", r"$a$ and $b$"),
+        (r"\$5 for $x^{2}", r"\$5 for $x^{2}$"),
+        ("", ""),
+    ],
+)
+def test_a_forgotten_dollar_is_set(text: str, closed: str) -> None:
+    assert with_both_dollars(text) == closed

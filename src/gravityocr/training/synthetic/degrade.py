@@ -23,6 +23,8 @@ def degrade(coverage: Image.Image, rng: np.random.Generator, difficulty: float) 
         ink = _fade(ink, rng)
     elif roll < 0.25:
         ink = _binarise(ink, rng)
+    elif roll < 0.29:
+        ink = _bleed_through(ink, rng)
     grey = _tone(ink, rng, difficulty)
     if rng.random() < 0.35:
         sigma = float(rng.uniform(1.0, 4.0 + 14.0 * difficulty * rng.random()))
@@ -52,6 +54,14 @@ def _fade(ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     patches = Image.fromarray(coarse).resize((ink.shape[1], ink.shape[0]), Image.Resampling.BICUBIC)
     faded: np.ndarray = ink * np.clip(np.asarray(patches), 0.4, 1.0)
     return faded
+
+
+def _bleed_through(ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Let the other side of the sheet show: mirrored text, shifted, soft and pale."""
+    back = np.roll(ink[:, ::-1], (int(rng.integers(-9, 10)), int(rng.integers(-40, 41))), axis=(0, 1))
+    soft = Image.fromarray(back.astype(np.uint8)).filter(ImageFilter.GaussianBlur(float(rng.uniform(0.8, 2.0))))
+    shown: np.ndarray = np.maximum(ink, np.asarray(soft, dtype=np.float32) * float(rng.uniform(0.06, 0.22)))
+    return shown
 
 
 def _binarise(ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
