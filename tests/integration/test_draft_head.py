@@ -14,7 +14,7 @@ from tests.training_data import tiny_network as training_network
 from gravityocr.config import load_config
 from gravityocr.decoding.prompts import DecodeOptions, decode_prompts
 from gravityocr.engine.engine import Engine, EngineConfig
-from gravityocr.errors import ConfigError
+from gravityocr.errors import CheckpointError, ConfigError
 from gravityocr.model.checkpoint import BlockDiffusion, load_checkpoint
 from gravityocr.model.draft_head import DRAFT_HEAD_FILE, DraftHead, save_draft_head
 from gravityocr.training.draft_head import mask_rows, train_draft_head
@@ -96,12 +96,30 @@ def test_training_the_head_lowers_the_loss_of_the_drafts(checkpoint: Path, tmp_p
     assert record["loss"] < 0.9 * record["loss_without_head"]
 
 
+def test_a_head_of_no_checkpoint_is_refused_before_training(tmp_path: Path) -> None:
+    for name in ("nano", "nowhere"):
+        with pytest.raises(ConfigError, match=f"--draft-head {name} is no folder"):
+            train_draft_head(TrainConfig(), Path(name))
+    network = training_network(3)
+    network.lm_head.weight.data[0] = torch.nan
+    diffusion = BlockDiffusion(4, MASK_ID, tasks=("text",))
+    export_checkpoint(tmp_path, network, TOKENIZER, IMAGE_SPEC, diffusion, EOS_ID)
+    settings = [f"data.folder={write_data_dir(tmp_path)}", "run.n_samples=2", "run.bf16=false"]
+    with pytest.raises(CheckpointError, match="the loss of step 0 is not finite"):
+        train_draft_head(load_config(TrainConfig, None, settings), tmp_path)
+    assert not (tmp_path / DRAFT_HEAD_FILE).exists()
+
+
 def test_the_head_is_switched_by_configuration(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path, tiny_network("gqa", 1))
     engine = Engine.from_pretrained(str(folder))
     assert engine.options.draft_head is None
     with pytest.raises(ConfigError, match=DRAFT_HEAD_FILE):
         Engine.from_pretrained(str(folder), EngineConfig(draft_head=True))
+    write_checkpoint(folder, tiny_network("gqa", 1), draft_head=True)
+    with pytest.raises(ConfigError, match=DRAFT_HEAD_FILE):
+        Engine.from_pretrained(str(folder))
+    assert Engine.from_pretrained(str(folder), EngineConfig(draft_head=False)).options.draft_head is None
     save_draft_head(random_head("gqa", 0, 1.0), folder)
     for asked, default, used in ((None, False, False), (None, True, True), (False, True, False), (True, False, True)):
         write_checkpoint(folder, tiny_network("gqa", 1), draft_head=default)

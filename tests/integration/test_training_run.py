@@ -16,12 +16,14 @@ from torch import Tensor
 
 from gravityocr.config import dump_config, load_config
 from gravityocr.decoding.prompts import DecodeOptions, decode_prompts
+from gravityocr.errors import InputError
 from gravityocr.model.checkpoint import load_checkpoint
 from gravityocr.training.launch import run_training
 from gravityocr.training.optimizer import rate_share
 from gravityocr.training.packing import pack
 from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.sources import StepData
+from gravityocr.training.synthetic.shards import RenderedSample, write_shard
 from gravityocr.training.synthetic.text_crops import TextCropRenderer
 from gravityocr.training.trainer import Trainer
 
@@ -260,3 +262,19 @@ def test_two_processes_train_as_one_of_both_halves(tmp_path: Path, data_dir: Pat
     for name, value in one["model"].items():
         torch.testing.assert_close(two["model"][name], value, rtol=1e-5, atol=1e-6, msg=name)
     assert two["progress"]["n_samples"] == 2 * one["progress"]["n_samples"] == 12
+
+
+def test_held_out_shards_of_no_use_are_told_before_training(tmp_path: Path, data_dir: Path) -> None:
+    config = tiny_run(tmp_path / "run", data_dir, f"validation.shards={tmp_path / 'held'}")
+    image, centers = np.full((32, 64), 255, np.uint8), np.zeros((1, 2), np.float32)
+    sample = RenderedSample("text", image, ("a",), centers, "test")
+    for name in ("a", "b"):
+        (tmp_path / "held" / name).mkdir(parents=True)
+    write_shard(tmp_path / "held" / "a" / "lines.shard.npz", [])
+    with pytest.raises(InputError, match=r"lines\.shard\.npz holds no crop that fits"):
+        run_training(config)
+    for name in ("a", "b"):
+        write_shard(tmp_path / "held" / name / "lines.shard.npz", [sample])
+    with pytest.raises(InputError, match="the name of another kind"):
+        run_training(config)
+    assert not (tmp_path / "run").exists()

@@ -14,6 +14,8 @@ from gravityocr.training.synthetic.fonts import Split
 from gravityocr.training.synthetic.stats import draw_sheet, shard_stats
 from gravityocr.training.synthetic.synth import SYNTH_KINDS, SynthConfig, SynthKind, synthesize
 
+MOST_ON_SHEET = 1000
+
 app = typer.Typer(no_args_is_help=True, help="Make training samples and look at them.")
 
 
@@ -48,8 +50,8 @@ def synth(
 def stats(
     folders: Annotated[list[Path], typer.Argument(help="Folders with shards.")],
     sheet: Annotated[Path | None, typer.Option(help="PNG file for a sheet of samples with their targets.")] = None,
-    sheet_samples: Annotated[int, typer.Option(help="Samples on the sheet.")] = 40,
-    seed: Annotated[int, typer.Option(help="Which samples the sheet shows.")] = 0,
+    sheet_samples: Annotated[int, typer.Option(help="Samples on the sheet.", min=1, max=MOST_ON_SHEET)] = 40,
+    seed: Annotated[int, typer.Option(help="Which samples the sheet shows.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Count what shards hold, and draw a sheet of samples."""

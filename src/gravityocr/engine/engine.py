@@ -92,12 +92,14 @@ class Engine:
     def _draft_head(self) -> DraftHead | None:
         """Return the draft head where it is switched on.
 
-        *Raises*: ConfigError where it is asked for and the checkpoint has none.
+        *Raises*: ConfigError where the configuration or the checkpoint asks for it, and the checkpoint has none.
         """
         wanted, head = self.config.draft_head, self.checkpoint.draft_head
+        if wanted is None:
+            wanted = self.checkpoint.diffusion.draft_head
         if wanted and head is None:
-            raise ConfigError(f"{self.checkpoint.path} has no {DRAFT_HEAD_FILE}; leave it off, or train one")
-        return head if wanted or (wanted is None and self.checkpoint.diffusion.draft_head) else None
+            raise ConfigError(f"{self.checkpoint.path} has no {DRAFT_HEAD_FILE}; switch it off, or train one")
+        return head if wanted else None
 
     @classmethod
     def from_pretrained(cls, name: str = "nano", config: EngineConfig | None = None, dtype: str = "auto",

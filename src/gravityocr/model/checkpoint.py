@@ -91,6 +91,7 @@ def load_checkpoint(name: str, dtype: torch.dtype = torch.float32, device: str =
     stop_ids = _stop_ids(path, raw, config.text.vocab_size)
     spec = read_image_spec(path)
     _check_patches(path, spec, config.vision)
+    _check_pieces(path, diffusion, spec)
     prompts = PromptBuilder(tokenizer, spec)
     with torch.device("meta"):  # no memory before the weights are known to fit
         model = OcrModel(config)
@@ -295,6 +296,16 @@ def _check_patches(path: Path, spec: ImageSpec, vision: VisionConfig) -> None:
             raise CheckpointError(
                 f"{path / 'preprocessor_config.json'}: {name} {ours}, but config.json's vision_config says {network}"
             )
+
+
+def _check_pieces(path: Path, diffusion: BlockDiffusion, spec: ImageSpec) -> None:
+    """Refuse pieces that were cut for other vision cells: what is read in them would be wrong without a word."""
+    cell_px = spec.patch_size * spec.merge_size
+    for name in ("pieces", "formula_pieces", "table_pieces"):
+        pieces = getattr(diffusion, name)
+        if pieces is not None and pieces.cell_px != cell_px:
+            what = f"{name}.cell_px {pieces.cell_px}, but a vision cell of preprocessor_config.json has {cell_px} px"
+            raise CheckpointError(f"{path / 'block_diffusion.json'}: {what}")
 
 
 def _stop_ids(path: Path, raw: dict[str, Any], vocab_size: int) -> frozenset[int]:

@@ -7,6 +7,7 @@ chosen before it. Only the drafter uses it: what is verified, and so the output,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -50,9 +51,23 @@ class DraftHead(nn.Module):
 
 
 def save_draft_head(head: DraftHead, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Write a head beside the checkpoint that it was trained on."""
+    """Write a head beside the checkpoint that it was trained on, atomically.
+
+    *Raises*: CheckpointError for a head that is not finite, or where the folder cannot be written.
+    """
     tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in head.state_dict().items()}
-    save_file(tensors, str(folder / DRAFT_HEAD_FILE), metadata={"format": "pt"})
+    if not _all_finite(tensors):
+        raise CheckpointError(f"{folder}: its draft head holds numbers that are not finite; train it again")
+    part = folder / f"{DRAFT_HEAD_FILE}.part"
+    try:
+        save_file(tensors, str(part), metadata={"format": "pt"})
+        part.replace(folder / DRAFT_HEAD_FILE)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{folder / DRAFT_HEAD_FILE} cannot be written ({error}); make some room") from error
+
+
+def _all_finite(tensors: Mapping[str, Tensor]) -> bool:
+    return all(bool(value.isfinite().all()) for value in tensors.values())
 
 
 def load_draft_head(folder: Path, hidden_size: int, vocab_size: int, dtype: torch.dtype,
@@ -62,14 +77,20 @@ def load_draft_head(folder: Path, hidden_size: int, vocab_size: int, dtype: torc
     *Raises*: CheckpointError for a file that is broken or belongs to another network.
     """
     file = folder / DRAFT_HEAD_FILE
-    if not file.is_file():
+    if not file.exists():
         return None
     remedy = "train it again on this checkpoint, or remove it"
     try:
         with safe_open(str(file), framework="pt") as handle:
             tensors = {key: handle.get_tensor(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no mapping)
-        head = DraftHead(hidden_size, vocab_size, int(tensors["from_hidden.bias"].shape[0]))
-        head.load_state_dict(tensors)
-    except (SafetensorError, OSError, KeyError, IndexError, RuntimeError) as error:
-        raise CheckpointError(f"{file} is no draft head of this checkpoint ({error}); {remedy}") from error
+        if not all(value.is_floating_point() for value in tensors.values()) or not _all_finite(tensors):
+            raise ValueError("its weights are no finite decimal numbers")
+        if not tensors["from_hidden.bias"].numel():
+            raise ValueError("its width is 0")
+        with torch.device("meta"):  # no memory before the weights are known to fit
+            head = DraftHead(hidden_size, vocab_size, int(tensors["from_hidden.bias"].shape[0]))
+        head.load_state_dict(tensors, assign=True)
+    except (SafetensorError, OSError, KeyError, IndexError, ValueError, RuntimeError) as error:
+        what = " ".join(str(error).split())
+        raise CheckpointError(f"{file} is no draft head of this checkpoint ({what}); {remedy}") from error
     return head.to(device=device, dtype=dtype).eval().requires_grad_(False)

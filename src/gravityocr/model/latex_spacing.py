@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 
 _NEEDLESS = re.compile(r"(\\[A-Za-z]+\*?) +(?![A-Za-z ])")
+_LONE_BACKSLASH = re.compile(r"(?<!\\)((?:\\\\)*)\\\Z")  # of a blank with a backslash that lost its blank
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _LATEX = re.compile(r"\\[A-Za-z]|[\w)\]}][\^_]\{")
 _INLINE = re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)(?<!\\)\$", re.DOTALL)
 
 
 def compact_latex(latex: str) -> str:
-    """Return LaTeX without the blanks behind commands that no letter follows."""
-    return _NEEDLESS.sub(r"\1", latex).strip()
+    """Return LaTeX without the blanks behind commands that no letter follows, and without blanks at its ends."""
+    return _LONE_BACKSLASH.sub(r"\1", _NEEDLESS.sub(r"\1", latex).strip())
 
 
 def compact_inline_formulas(text: str) -> str:

@@ -62,6 +62,25 @@ def _spans(attributes: str) -> tuple[int, int]:
     return found.get("rowspan", 1), found.get("colspan", 1)
 
 
+def without_overlaps(rows: list[list[Written]]) -> list[list[Written]]:
+    """Return rows whose spans end with the table and before the cells that reach down from above."""
+    taken: set[tuple[int, int]] = set()
+    settled: list[list[Written]] = []
+    for y, row in enumerate(rows):
+        settled.append([])
+        x = 0
+        for cell in row:
+            while (y, x) in taken:
+                x += 1
+            free = next((n for n in range(1, cell.n_columns) if (y, x + n) in taken), cell.n_columns)
+            columns = range(x, x + free)
+            # Spans from above reach down without a gap, so what is free in this row is free below.
+            n_rows = min(cell.n_rows, len(rows) - y)
+            taken |= {(y + down, column) for down in range(n_rows) for column in columns}
+            settled[-1].append(Written(cell.text, n_rows, free))
+    return settled
+
+
 def write_rows(rows: list[list[Written]]) -> str:
     """Return rows as markup, the text of the cells as it is."""
     return "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)

@@ -12,7 +12,7 @@ from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.table_grid import Grid, GridCell, find_grid
 from gravityocr.model.table_layout import Block, pack
-from gravityocr.model.table_markup import Written, read_rows, write_rows
+from gravityocr.model.table_markup import Written, read_rows, without_overlaps, write_rows
 from gravityocr.model.table_strips import Strip, cell_strips
 
 __all__ = ["Fragment", "GridCell", "TablePiece", "TablePieceSpec", "join_table", "piece_markup", "split_table"]
@@ -106,8 +106,8 @@ def split_table(image: Image.Image, spec: TablePieceSpec) -> list[TablePiece]:
     strips = cell_strips(grid, spec.line_height_px, spec.line_ink_px, widest)
     widths = [max((strip.width for strip in own), default=0) + 2 * _PAD_PX for own in strips]
     blocks = pack(grid.cells, grid.n_rows, grid.n_columns, widths, [len(own) for own in strips],
-                  max_width=spec.max_width_px - 2, max_rows=spec.max_rows, max_strips=spec.max_strips, max_tall=_MAX_TALL,
-                  step=spec.width_step_px)  # fmt: skip
+                  max_width=spec.max_width_px - 2, max_rows=spec.max_rows, max_strips=spec.max_strips,
+                  max_tall=_MAX_TALL, step=spec.width_step_px)  # fmt: skip
     return [_drawn(grid, strips, block, spec) for block in blocks]
 
 
@@ -187,7 +187,7 @@ def join_table(texts: Sequence[str], pieces: Sequence[TablePiece]) -> str:
             same += 1
         joined += _joined_rows(texts[at:same], pieces[at:same])
         at = same
-    return f"<table>{write_rows(joined)}</table>" if joined else ""
+    return f"<table>{write_rows(without_overlaps(joined))}</table>" if joined else ""
 
 
 def _joined_rows(texts: Sequence[str], pieces: Sequence[TablePiece]) -> list[list[Written]]:

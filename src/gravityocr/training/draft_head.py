@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gravityocr.errors import CheckpointError, ConfigError
 from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
 from gravityocr.model.draft_head import DraftHead, save_draft_head
 from gravityocr.model.prompt import token_id
+from gravityocr.training.launch import check_writable
 from gravityocr.training.losses import masked_attention, packed_hidden
 from gravityocr.training.nano import EOS_TOKEN
 from gravityocr.training.optimizer import rate_share
@@ -30,8 +32,13 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
     """Train a head on fully masked copies and write it into the checkpoint's folder.
 
     Data, noise, length and schedule are the run's. Returns the last losses, with and without the head.
+    *Raises*: ConfigError where nothing can be written to the folder, CheckpointError where it holds no checkpoint or
+    the loss is not finite.
     """
-    checkpoint = load_checkpoint(str(folder))
+    if not folder.is_dir():
+        raise ConfigError(f"--draft-head {folder} is no folder; name that of a checkpoint, the head is written there")
+    checkpoint = load_checkpoint(str(folder.resolve()))
+    check_writable(folder, "--draft-head")
     text = checkpoint.model.config.text
     torch.manual_seed(config.run.seed)
     head = DraftHead(text.hidden_size, text.vocab_size)
@@ -46,6 +53,9 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
             group["lr"] = LEARNING_RATE * rate_share(share, config.optimizer)
         data = source.step([config.run.seed, step, 0], config.run.n_samples, 1.0)
         loss, plain = _step(checkpoint, head, data, config)
+        if not loss.isfinite():
+            what = f"the loss of step {step} is not finite"
+            raise CheckpointError(f"--draft-head {folder}: {what}; look at the checkpoint's weights")
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(head.parameters(), CLIP_NORM)

@@ -14,8 +14,8 @@ from gravityocr.config import dump_config, load_config
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.device import check_device
 from gravityocr.training.run_config import TrainConfig
-from gravityocr.training.synthetic.text_crops import TextCropRenderer
 from gravityocr.training.trainer import Trainer
+from gravityocr.training.validation import held_out_crops
 
 
 def run_training(config: TrainConfig) -> Path:
@@ -25,8 +25,8 @@ def run_training(config: TrainConfig) -> Path:
     """
     check_device(config.run.device)
     # Missing data, a folder that cannot be written and a broken state are told before any process starts.
-    TextCropRenderer(Path(config.data.folder), "heldout", config.data.crops)
-    _check_folder(Path(config.run.folder))
+    held_out_crops(config.data, config.validation)
+    check_writable(Path(config.run.folder), "run.folder")
     trainer = Trainer(config)
     n_processes = config.run.n_processes
     if n_processes == 1:
@@ -42,8 +42,8 @@ def run_training(config: TrainConfig) -> Path:
     return Path(config.run.folder) / "checkpoint"
 
 
-def _check_folder(folder: Path) -> None:
-    """Make the run's folder.
+def check_writable(folder: Path, setting: str) -> None:
+    """Make the folder that a setting names.
 
     *Raises*: ConfigError where nothing can be written there.
     """
@@ -52,7 +52,7 @@ def _check_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise ConfigError(f"run.folder {folder} cannot be written ({error.strerror}); choose another") from error
+        raise ConfigError(f"{setting} {folder} cannot be written ({error.strerror}); choose another") from error
 
 
 def changed_settings(config: TrainConfig) -> list[str]:

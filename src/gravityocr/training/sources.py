@@ -13,7 +13,7 @@ from PIL import Image
 from tokenizers import Tokenizer
 
 from gravityocr.config import check_numbers
-from gravityocr.errors import ConfigError
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.prompt import Prompt, PromptBuilder, token_id
 from gravityocr.training.glyphs import GlyphTruth, glyph_truth, neighbouring_cells
@@ -75,9 +75,17 @@ class SyntheticSource:
     """Draw, tokenize and corrupt synthetic crops."""
 
     def __init__(self, config: DataConfig, prompts: PromptBuilder, noise: NoiseConfig, eos_id: int) -> None:
+        """Load the fonts, the corpus and the shards.
+
+        *Raises*: InputError where they are missing, broken or empty; ConfigError where a shard holds tokens that the
+        tokenizer lacks.
+        """
         self.config = config
         self.renderer = TextCropRenderer(Path(config.folder), split="train", config=config.crops)
-        self.shards = [[Shard(file) for file in shard_files(Path(config.folder) / one.folder)] for one in config.shards]
+        self.shards = [
+            _read_shards(Path(config.folder) / one.folder, prompts.tokenizer, config.max_target_tokens)
+            for one in config.shards
+        ]
         self.prompts = prompts
         self.noise = noise
         self.eos_id = eos_id
@@ -107,7 +115,8 @@ class SyntheticSource:
             varied = vary(sample, rng, difficulty, self.config.variation, FormulaPieceSpec())
             if varied is not None:
                 return varied
-        raise ConfigError(f"data.shards: {folder} holds hardly any crop that fits; raise data.max_target_tokens")
+        what = f"{folder} holds hardly any crop that fits a piece"
+        raise ConfigError(f"data.shards: {what}; raise data.max_target_tokens; gravityocr data stats tells more")
 
     def step(self, seed: Sequence[int], n_samples: int, difficulty: float) -> StepData:
         """Return `n_samples` samples, a function of `seed` and `difficulty` alone."""
@@ -131,6 +140,20 @@ class SyntheticSource:
         cell_px = spec.patch_size * spec.merge_size
         truth = glyph_truth(ids, centers, inkless, columns, rows, cell_px, self.eos_id)
         return replace(truth, cell=neighbouring_cells(crop.tokens, truth.cell))
+
+
+def _read_shards(folder: Path, tokenizer: Tokenizer, most_tokens: int) -> list[Shard]:
+    """Return the shards of a folder that hold samples."""
+    shards = [shard for shard in map(Shard, shard_files(folder)) if len(shard)]
+    if not shards:
+        raise InputError(f"the shards below {folder} are empty; make some with gravityocr data synth")
+    for shard in shards:
+        unknown = sorted(token for token in shard.tokens_up_to(most_tokens) if tokenizer.token_to_id(token) is None)
+        if unknown:
+            some = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+            what = f"{shard.file} holds tokens outside of the vocabulary: {some}"
+            raise ConfigError(f"{what}; take it out of data.shards, or make it again with gravityocr data synth")
+    return shards
 
 
 def encode_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[int]:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from gravityocr.config import check_numbers
 from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, decode_prompts
+from gravityocr.errors import InputError
 from gravityocr.metrics.edit import ned
 from gravityocr.metrics.teds import score_teds
 from gravityocr.model.formula_pieces import FormulaPieceSpec
@@ -46,12 +47,20 @@ class ValidationConfig:
 
 
 def held_out_crops(data: DataConfig, config: ValidationConfig) -> dict[str, list[RenderedSample]]:
-    """Return the validation crops by kind: text of held-out fonts and documents, and what the held-out shards hold."""
+    """Return the validation crops by kind: text of held-out fonts and documents, and what the held-out shards hold.
+
+    *Raises*: InputError where a shard is missing or broken, holds nothing that fits, or has the name of another one.
+    """
     renderer = TextCropRenderer(Path(data.folder), split="heldout", config=data.crops)
     lines = [renderer.sample(np.random.default_rng([config.seed, i]), config.difficulty) for i in range(config.n_crops)]
     kinds = {"text": [RenderedSample("text", crop.image, tuple(crop.text), crop.centers_px, "text") for crop in lines]}
     for file in shard_files(Path(data.folder) / config.shards) if config.shards is not None else []:
-        kinds[file.name.split(".")[0]] = _varied(Shard(file), data, config)
+        name = file.name.split(".")[0]
+        if name in kinds:
+            raise InputError(f"validation.shards: {file} has the name of another kind of crop; rename it")
+        kinds[name] = _varied(Shard(file), data, config)
+        if not kinds[name]:
+            raise InputError(f"validation.shards: {file} holds no crop that fits; make it again, or take it away")
     return kinds
 
 

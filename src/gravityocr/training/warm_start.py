@@ -19,6 +19,9 @@ from gravityocr.model.ocr_model import OcrModel
 _LAYER = re.compile(r"\.(?:layers|blocks)\.\d+\.")
 _BRANCH_ENDS = ("post_self_attn_layernorm.weight", "post_mlp_layernorm.weight")
 _NEW_ROW_SCALE = 0.3
+_STATE_ERRORS = (
+    OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def warm_start(module: nn.Module, weights: Mapping[str, Tensor], move: Vocabular
     A new token's row stays as it was drawn, at a smaller scale. A layer that the weights lack becomes the identity at
     first: the norms at the ends of its branches are zero.
 
-    *Raises*: CheckpointError where a weight does not fit.
+    *Raises*: CheckpointError where a weight does not fit or is not finite.
     """
     for name, target in module.state_dict().items():
         source = weights.get(name)
@@ -57,6 +60,8 @@ def warm_start(module: nn.Module, weights: Mapping[str, Tensor], move: Vocabular
                 raise CheckpointError(f"the weights to start from lack {name}; start from a run of this network")
             if name.endswith(_BRANCH_ENDS):
                 target.zero_()
+        elif not source.isfinite().all():
+            raise CheckpointError(f"the weights to start from have a {name} that is not finite; start from others")
         elif source.shape == target.shape:
             target.copy_(source)
         else:
@@ -99,6 +104,8 @@ def _read_state(file: Path) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
         weights, head_weights = state["model"], state["heads"]
         if "lm_head.weight" not in weights:
             raise KeyError("lm_head.weight")
-    except (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, pickle.UnpicklingError) as error:
+        if not all(isinstance(value, Tensor) and value.dim() for value in [*weights.values(), *head_weights.values()]):
+            raise TypeError("its weights are no tensors")
+    except _STATE_ERRORS as error:
         raise CheckpointError(f"run.start_from: {file} cannot be read ({error}); name a run or a checkpoint") from error
     return weights, head_weights

@@ -96,6 +96,12 @@ def test_a_piece_spec_out_of_range_names_its_file(folder: Path, wrong: int) -> N
     refused(folder, "block_diffusion.json", "cell_px", str(wrong))
 
 
+@pytest.mark.parametrize("name", ["pieces", "formula_pieces", "table_pieces"])
+def test_pieces_for_other_vision_cells(folder: Path, name: str) -> None:
+    edit_json(folder / "block_diffusion.json", lambda raw: raw.update({name: {"cell_px": 4}}))
+    refused(folder, "block_diffusion.json", f"{name}.cell_px 4, but a vision cell")
+
+
 @pytest.mark.parametrize(
     ("key", "wrong"),
     [

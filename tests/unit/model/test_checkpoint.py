@@ -66,7 +66,8 @@ def edit_weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) ->
 @pytest.mark.parametrize("name", list(CONFIGS))
 def test_a_folder_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
     model = tiny_network(name, seed=2)
-    pieces = PieceSpec(line_height_px=48)
+    cell = 2 * CONFIGS[name].vision.patch_size
+    pieces = PieceSpec(3 * cell, 25, 24 * cell, cell, 8 * cell)
     path = write_checkpoint(tmp_path / "new" / name, model, name, bd_size=5, tasks=("text",), pieces=pieces)
     checkpoint = load_checkpoint(str(path))
     assert checkpoint.path == path

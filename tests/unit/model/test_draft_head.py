@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from tests.factories import CONFIGS, tiny_network, write_checkpoint
 
 from gravityocr.errors import CheckpointError
@@ -61,3 +62,33 @@ def test_a_checkpoint_brings_its_head_and_refuses_a_foreign_one(tmp_path: Path) 
     (tmp_path / DRAFT_HEAD_FILE).write_bytes(b"no tensors")
     with pytest.raises(CheckpointError, match=DRAFT_HEAD_FILE):
         load_checkpoint(str(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["nan", "integers", "width", "folder"])
+def test_a_head_that_cannot_be_used_is_refused(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / DRAFT_HEAD_FILE
+    tensors = random_head(width=4).state_dict()
+    if damage == "nan":
+        tensors["to_hidden.weight"][0, 0] = torch.nan
+    if damage == "width":
+        tensors["from_hidden.bias"] = torch.zeros(0)
+    if damage == "integers":
+        tensors = {name: value.int() for name, value in tensors.items()}
+    if damage == "folder":
+        file.mkdir()
+    else:
+        save_file(tensors, str(file))
+    with pytest.raises(CheckpointError, match=f"{DRAFT_HEAD_FILE} is no draft head"):
+        load_draft_head(tmp_path, HIDDEN, VOCAB, torch.float32, "cpu")
+
+
+def test_a_head_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    head = random_head()
+    save_draft_head(head, tmp_path)
+    before = (tmp_path / DRAFT_HEAD_FILE).read_bytes()
+    torch.nn.init.constant_(head.to_hidden.weight, torch.inf)
+    with pytest.raises(CheckpointError, match="not finite"):
+        save_draft_head(head, tmp_path)
+    assert (tmp_path / DRAFT_HEAD_FILE).read_bytes() == before
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        save_draft_head(random_head(), tmp_path / "nowhere")

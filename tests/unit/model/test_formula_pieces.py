@@ -105,6 +105,12 @@ def pieces_of(lines: list[int]) -> list[FormulaPiece]:
         ([r"{\left(a}b\right)"], [0], "{(a}b)"),
         ([r"\left(a\right)\leftarrow b"], [0], r"\left(a\right)\leftarrow b"),
         ([r"\{a\}"], [0], r"\{a\}"),
+        ([r"\begin{array}{c}a&b", "c"], [0, 1], r"\begin{array}{l}\begin{array}{c}a&b\end{array} \\ c\end{array}"),
+        ([r"{\begin{array}a}b\end{array}&c\&d"], [0], r"{\begin{array}{l}a\end{array}}b c\&d"),
+        ([r"\left(\begin{array}{c}a\right)"], [0], r"(\begin{array}{c}a)\end{array}"),
+        ([r"\begin{array}{cc}\left(a&b\right)\end{array}"], [0], r"\begin{array}{cc}(a&b)\end{array}"),
+        ([r"5%\%#$x"], [0], r"5\%\%\#\$x"),
+        (["a\\", "b\\ }", "c\\\\"], [0, 1, 2], r"\begin{array}{l}a \\ b \\ c\\\end{array}"),
         ([], [], ""),
     ],
 )
@@ -113,7 +119,7 @@ def test_what_is_joined_can_be_set(texts: list[str], lines: list[int], joined: s
 
 
 def test_braces_come_to_match() -> None:
-    assert balanced("}}a{b{c") == "a{b{c}}" and balanced("a\\") == "a\\"
+    assert balanced("}}a{b{c") == "a{b{c}}" and balanced("{a\\") == "{a}"
 
 
 def test_one_text_a_piece() -> None:

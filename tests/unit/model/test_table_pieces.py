@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
 from gravityocr.errors import ConfigError, InputError
+from gravityocr.model.table_markup import Written, without_overlaps
 from gravityocr.model.table_pieces import (
     Fragment,
     GridCell,
@@ -162,8 +163,28 @@ def test_markup_of_a_piece_names_the_spans_inside_it() -> None:
     with pytest.raises(InputError, match="2 texts for 3 cells"):
         piece_markup(piece, ["a", "b"])
     more = blank_piece([GridCell(1, 2, 1, 1)], range(0, 2), range(2, 3))
-    joined = join_table([piece_markup(piece, ["a", "b", "c"]), piece_markup(more, ["d"])], [piece, more])
-    assert joined == '<table><tr><td colspan="3">a</td></tr><tr><td rowspan="3">b</td><td>c</td><td>d</td></tr></table>'
+    below = blank_piece([GridCell(2, 1, 1, 2), GridCell(3, 1, 1, 2)], range(2, 4), range(0, 3))
+    texts = [piece_markup(piece, ["a", "b", "c"]), piece_markup(more, ["d"]), piece_markup(below, ["e", "f"])]
+    head = '<table><tr><td colspan="3">a</td></tr><tr>'
+    tail = '<tr><td colspan="2">e</td></tr><tr><td colspan="2">f</td></tr></table>'
+    joined = join_table(texts, [piece, more, below])
+    assert joined == f'{head}<td rowspan="3">b</td><td>c</td><td>d</td></tr>{tail}'
+    assert join_table(texts[:2], [piece, more]) == f"{head}<td>b</td><td>c</td><td>d</td></tr></table>", "no row below"
+
+
+@pytest.mark.parametrize(
+    ("rows", "spans"),
+    [
+        ([[(9, 1), (1, 1)], [(1, 9)]], [[(2, 1), (1, 1)], [(1, 9)]]),
+        ([[(1, 1), (3, 1)], [(1, 2)], [(1, 1)]], [[(1, 1), (3, 1)], [(1, 1)], [(1, 1)]]),
+        ([[(2, 2)], [(2, 1)], [(1, 1)]], [[(2, 2)], [(2, 1)], [(1, 1)]]),
+    ],
+)
+def test_spans_stay_in_the_table_and_off_each_other(
+    rows: list[list[tuple[int, int]]], spans: list[list[tuple[int, int]]]
+) -> None:
+    settled = without_overlaps([[Written("x", *span) for span in row] for row in rows])
+    assert [[(cell.n_rows, cell.n_columns) for cell in row] for row in settled] == spans
 
 
 @pytest.mark.parametrize(

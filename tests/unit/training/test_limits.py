@@ -103,6 +103,14 @@ def test_a_broken_font_table_names_the_row(data_dir: Path, text: str, words: str
         FontLibrary(data_dir, "train")
 
 
+def test_a_file_that_is_no_font_is_named(data_dir: Path) -> None:
+    (data_dir / "plain.ttf").write_text("no font")
+    library = FontLibrary(data_dir, "train")
+    for use in (lambda face: library.instance(face, 20.0), lambda face: face.ink()):
+        with pytest.raises(InputError, match=r"plain\.ttf is no font.*prepare_data"):
+            use(library.faces[0])
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -11,7 +11,7 @@ import torch
 from tests.training_data import EOS_ID, PROMPTS, TOKENIZER, write_data_dir
 
 from gravityocr.config import dump_config, load_config
-from gravityocr.errors import CheckpointError, ConfigError
+from gravityocr.errors import CheckpointError, ConfigError, InputError
 from gravityocr.model.prompt import TASK_PROMPTS
 from gravityocr.training.noise import NoiseConfig
 from gravityocr.training.run_config import Progress, TrainConfig
@@ -111,6 +111,20 @@ def test_shards_that_hold_nothing_fitting_are_named(data_dir: Path, shards: Path
         source.draw([0], 0.0)
     with pytest.raises(ConfigError, match="must not exceed 1"):
         DataConfig(shards=(ShardShare("a", 0.7), ShardShare("b", 0.5)))
+
+
+def test_shards_that_cannot_be_learnt_are_named_at_the_start(data_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / f"a{SUFFIX}"
+    config = DataConfig(str(data_dir), max_target_tokens=5, shards=(ShardShare(str(tmp_path), 0.1),))
+    write_shard(file, [])
+    with pytest.raises(InputError, match="are empty"):
+        SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
+    known = formula_sample(3, 0)
+    write_shard(file, [known, replace(known, tokens=("x", "\\foo ", "ab"))])
+    with pytest.raises(ConfigError, match=rf"{file.name} holds tokens outside of the vocabulary: .*foo ', 'ab';"):
+        SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
+    write_shard(file, [known, replace(formula_sample(6, 0), tokens=("漢",) * 6)])
+    SyntheticSource(config, PROMPTS, NOISE, EOS_ID)  # what is too long is not read
 
 
 def test_an_unknown_character_is_named() -> None:

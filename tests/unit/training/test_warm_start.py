@@ -91,3 +91,18 @@ def test_a_run_may_start_from_a_checkpoint(tmp_path: Path) -> None:
     start_from(str(tmp_path), large, GlyphHeads(24, VOCAB_SIZE, 0), NEW)
     expected, got = first_logits(small, to_new=False)[MOVE.old], first_logits(large, to_new=True)[MOVE.new]
     assert torch.allclose(expected, got, atol=1e-5)
+
+
+@pytest.mark.parametrize("content", [{"lm_head.weight": 5}, {"lm_head.weight": torch.tensor(1.0)}, ["lm_head.weight"]])
+def test_a_state_of_other_things_than_weights_is_named(tmp_path: Path, content: object) -> None:
+    torch.save({"model": content, "heads": {}}, tmp_path / "state.pt")
+    network = new_network(1, LARGER)
+    with pytest.raises(CheckpointError, match=r"state\.pt cannot be read"):
+        start_from(str(tmp_path), network, GlyphHeads(24, VOCAB_SIZE, 0), NEW)
+
+
+def test_weights_that_are_not_finite_are_named() -> None:
+    weights = new_network(1, LARGER).state_dict()
+    weights["lm_head.weight"][0, 0] = torch.nan
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight that is not finite"):
+        warm_start(new_network(2, LARGER), weights, vocabulary_move(NEW, NEW, VOCAB_SIZE, VOCAB_SIZE))

@@ -27,7 +27,7 @@ class Corpus:
 
         Raises: InputError when the corpus is missing or has no paragraph of the split.
         """
-        path = data_dir / "corpus.jsonl"
+        self.file = path = data_dir / "corpus.jsonl"
         if not path.is_file():
             raise InputError(f"no corpus at {path}: run scripts/prepare_data.py --out {data_dir}")
         paragraphs = [p for text in _read_documents(path, split) for p in text.split("\n")]

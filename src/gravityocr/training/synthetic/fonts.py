@@ -52,6 +52,17 @@ def is_held_out(family: str) -> bool:
     return any(name.startswith(held.casefold()) for held in HELD_OUT_FAMILIES)
 
 
+def open_font(path: str, size: float) -> ImageFont.FreeTypeFont:
+    """Return a font file at a pixel size.
+
+    *Raises*: InputError where it is no font.
+    """
+    try:
+        return ImageFont.truetype(path, size)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is no font ({error}); run scripts/prepare_data.py again") from error
+
+
 @dataclass
 class FontFace:
     """Describe one face and measure it on first use.
@@ -72,7 +83,7 @@ class FontFace:
 
     def _measuring_font(self) -> ImageFont.FreeTypeFont:
         if self._large is None:
-            self._large = ImageFont.truetype(self.path, _MEASURE_PX)
+            self._large = open_font(self.path, _MEASURE_PX)
         return self._large
 
     def ink(self) -> tuple[float, float]:
@@ -133,7 +144,7 @@ class FontLibrary:
         key = (face.path, size)
         font = self._instances.get(key)
         if font is None:
-            font = ImageFont.truetype(face.path, size)
+            font = open_font(face.path, size)
             self._instances[key] = font
             if len(self._instances) > _CACHED_INSTANCES:
                 self._instances.popitem(last=False)

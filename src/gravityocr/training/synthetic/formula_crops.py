@@ -20,6 +20,7 @@ MARGIN_PX = 2
 BATCH = 64
 TIMEOUT_S = 300.0
 MAX_VAIN_BATCHES = 20
+MAX_VAIN_DRAWS = 2000
 _POINTS = 72.27
 _MIN_SEEN = 0.8  # of the marks; where fewer are seen, something covers them
 
@@ -129,7 +130,12 @@ def _batch(source: FormulaSource, rng: np.random.Generator, n: int) -> Iterator[
     bodies: list[str] = []
     painted: list[Painted] = []
     sources: list[str] = []
+    n_vain = 0
     while len(bodies) < n:
+        n_vain += 1
+        if n_vain == MAX_VAIN_DRAWS:
+            what = f"none of {n_vain} formulas of {source.file} can be set"
+            raise InputError(f"{what}; run scripts/prepare_data.py again")
         try:
             formula = source.draw_varied(rng)
             tokens = write_items(formula.items)
@@ -137,6 +143,7 @@ def _batch(source: FormulaSource, rng: np.random.Generator, n: int) -> Iterator[
             continue
         if len(tokens) > MAX_TOKENS or not font.can_set(written.token for written in tokens):
             continue
+        n_vain = 0
         painted.append(paint(tokens))
         bodies.append(f"${_style(tokens, rng)}{painted[-1].latex}$")
         sources.append(formula.source)

@@ -110,7 +110,7 @@ class FormulaSource:
 
         *Raises*: InputError where the file is missing or broken, or has none.
         """
-        file = data_dir / "formulas.jsonl"
+        self.file = file = data_dir / "formulas.jsonl"
         if not file.is_file():
             raise InputError(f"no formulas at {file}: run scripts/prepare_data.py --formulas FILE --out {data_dir}")
         rows = [row for row in _read_rows(file) if row[1] == split and MIN_TOKENS <= row[2] <= max_tokens]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from gravityocr.errors import ConfigError
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.training.synthetic.corpus import Corpus
 from gravityocr.training.synthetic.fonts import Split
 from gravityocr.training.synthetic.formula_crops import Painted, token_centers
@@ -23,6 +23,7 @@ from gravityocr.training.synthetic.tex_pages import ColoredPage, render_pages
 BATCH = 24
 TIMEOUT_S = 300.0
 MAX_VAIN_BATCHES = 20
+MAX_DRAWS = 2000
 PLAIN_SHARE = 0.10
 _TYPE_SAMPLE = "bdhklpqgy"
 
@@ -102,11 +103,15 @@ def _batch(writer: LineWriter, rng: np.random.Generator, spec: LinePieceSpec) ->
     command = str(rng.choice(["", "\\itshape ", "\\bfseries "], p=[0.88, 0.08, 0.04]))
     style = _measure(font, size_pt, command)
     lines: list[PaintedLine] = []
-    while len(lines) < BATCH:
+    for _ in range(MAX_DRAWS):
+        if len(lines) == BATCH:
+            break
         n_chars = int(rng.integers(15, 110))
         units = writer.line(rng, font, n_chars, plain=rng.random() < PLAIN_SHARE)
         if units:
             lines.append(paint_line(units))
+    if not lines:
+        raise InputError(f"{writer.corpus.file} has no line that TeX can set; run scripts/prepare_data.py again")
     pages = render_pages(
         _preamble(font, size_pt),
         [_size(size_pt) + command + line.latex for line in lines],

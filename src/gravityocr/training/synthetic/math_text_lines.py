@@ -113,12 +113,12 @@ class LineWriter:
     """Writes lines of prose, formulas among the words."""
 
     def __init__(self, corpus: Corpus, formulas: FormulaSource) -> None:
-        self._corpus = corpus
+        self.corpus = corpus
         self._formulas = formulas
 
     def line(self, rng: np.random.Generator, font: TexFont, n_chars: int, *, plain: bool) -> list[Unit]:
         """Return the units of a line of about `n_chars` characters."""
-        words = [fixed for word in self._corpus.window(rng, n_chars).split() if (fixed := _settable(word))]
+        words = [fixed for word in self.corpus.window(rng, n_chars).split() if (fixed := _settable(word))]
         units: list[Unit] = [Word(word) for word in words]
         if not units:
             return []

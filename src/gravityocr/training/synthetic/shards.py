@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 from PIL import Image
@@ -20,7 +22,11 @@ from gravityocr.document import Task
 from gravityocr.errors import InputError
 
 SUFFIX = ".shard.npz"
-_BROKEN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, RecursionError)
+TASKS: tuple[Task, ...] = get_args(Task)
+_BROKEN = (
+    OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, MemoryError, SyntaxError, zipfile.BadZipFile,
+    zlib.error, Image.DecompressionBombError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,21 +82,24 @@ class Shard:
     def __init__(self, file: Path) -> None:
         """Read a shard.
 
-        *Raises*: InputError where it is missing or broken.
+        *Raises*: InputError where it is missing or broken, or holds what no shard holds.
         """
         self.file = file
+        remedy = "make it again with gravityocr data synth"
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 self._png, self._png_ends = arrays["png"], arrays["png_ends"]
                 self._centers = arrays["centers"]
                 self._records = json.loads(arrays["records"].tobytes().decode("utf-8"))
-            counts = [len(record["tokens"]) for record in self._records]
         except _BROKEN as error:
-            raise InputError(f"{file} is no shard ({error}); make it again with gravityocr data synth") from error
-        self._ends = np.cumsum(counts, dtype=np.int64)
-        n_tokens = int(self._ends[-1]) if counts else 0
-        if len(self._png_ends) != len(counts) or self._centers.shape != (n_tokens, 2):
-            raise InputError(f"{file} is no shard (its parts do not fit); make it again with gravityocr data synth")
+            raise InputError(f"{file} is no shard ({error}); {remedy}") from error
+        problem = _problem_of_records(self._records) or _problem_of_arrays(self._png, self._png_ends, self._centers)
+        if problem:
+            raise InputError(f"{file} is no shard ({problem}); {remedy}")
+        self._ends = np.cumsum([len(record["tokens"]) for record in self._records], dtype=np.int64)
+        n_tokens = int(self._ends[-1]) if self._records else 0
+        if len(self._png_ends) != len(self._records) or len(self._centers) != n_tokens:
+            raise InputError(f"{file} is no shard (its parts do not fit); {remedy}")
 
     def __len__(self) -> int:
         return len(self._records)
@@ -108,15 +117,52 @@ class Shard:
             with Image.open(io.BytesIO(self._png[start:end].tobytes())) as picture:
                 image = np.array(picture.convert("L"))
         except _BROKEN as error:
-            raise InputError(f"{self.file}, sample {number}: its picture is broken ({error})") from error
+            what = f"its picture is broken ({error}); make the shard again with gravityocr data synth"
+            raise InputError(f"{self.file}, sample {number}: {what}") from error
         start, end = self._span(self._ends, number)
         return RenderedSample(
             record["task"], image, tuple(record["tokens"]), self._centers[start:end], record["source"]
         )
 
+    def tokens_up_to(self, most: int) -> set[str]:
+        """Return the tokens of all samples that have at most `most`."""
+        found: set[str] = set()
+        found.update(*(record["tokens"] for record in self._records if len(record["tokens"]) <= most))
+        return found
+
     @staticmethod
     def _span(ends: np.ndarray, number: int) -> tuple[int, int]:
         return (int(ends[number - 1]) if number else 0), int(ends[number])
+
+
+def _problem_of_records(records: Any) -> str | None:
+    """Return what is wrong with the records of a file, None where nothing is."""
+    if not isinstance(records, list):
+        return "its records are no list"
+    for number, record in enumerate(records):
+        if not isinstance(record, dict) or record.get("task") not in TASKS:
+            return f"sample {number} has no task out of {', '.join(TASKS)}"
+        tokens = record.get("tokens")
+        # A set of the types is quicker than a look at each of millions of tokens.
+        if not isinstance(tokens, list) or not {*map(type, tokens)} <= {str}:
+            return f"sample {number} has no list of strings as tokens"
+        if not isinstance(record.get("source"), str):
+            return f"sample {number} has no string as source"
+    return None
+
+
+def _problem_of_arrays(png: np.ndarray, png_ends: np.ndarray, centers: np.ndarray) -> str | None:
+    """Return what is wrong with the arrays of a file, None where nothing is."""
+    if png.ndim != 1 or png.dtype != np.uint8 or png_ends.ndim != 1 or png_ends.dtype.kind not in "iu":
+        return "png must hold bytes, and png_ends integers"
+    edges = [0, *png_ends.tolist(), len(png)]
+    if any(later < earlier for earlier, later in zip(edges[:-1], edges[1:], strict=True)):
+        return "png_ends does not ascend to the length of png"
+    if centers.ndim != 2 or centers.shape[1] != 2 or centers.dtype.kind != "f":
+        return "centers must be pairs of decimal numbers"
+    if np.isinf(centers).any() or (np.isnan(centers[:, 0]) != np.isnan(centers[:, 1])).any():
+        return "a centre must be two finite numbers, or none"
+    return None
 
 
 def shard_files(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from gravityocr.errors import InputError
 from gravityocr.training.nano import MARKUP_TOKENS
 from gravityocr.training.synthetic.charset import CHARSET
 from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
@@ -88,15 +89,19 @@ def shard_stats(folders: Sequence[Path]) -> dict[str, Any]:
 def draw_sheet(folders: Sequence[Path], n: int, seed: int) -> Image.Image:
     """Draw `n` samples of the shards below some folders, their targets below them.
 
-    *Raises*: InputError where there is no shard or one is broken.
+    *Raises*: InputError where there is no shard, none holds a sample, or one is broken.
     """
     rng = np.random.default_rng(seed)
     files = [file for folder in folders for file in shard_files(folder)]
+    sizes = [len(Shard(file)) for file in files]
+    if not any(sizes):
+        names = ", ".join(map(str, folders))
+        raise InputError(f"the shards below {names} are empty; make some with gravityocr data synth")
+    filled = [file for file, size in zip(files, sizes, strict=True) if size]
     tiles = []
     for _ in range(n):
-        shard = Shard(files[int(rng.integers(len(files)))])
-        if len(shard):
-            tiles.append(_tile(shard[int(rng.integers(len(shard)))]))
+        shard = Shard(filled[int(rng.integers(len(filled)))])
+        tiles.append(_tile(shard[int(rng.integers(len(shard)))]))
     sheet = Image.new("RGB", (_SHEET_PX, sum(tile.height for tile in tiles) + 8), "white")
     top = 4
     for tile in tiles:

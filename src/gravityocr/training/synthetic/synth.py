@@ -17,12 +17,13 @@ from gravityocr.errors import ConfigError, InputError
 from gravityocr.training.synthetic.fonts import Split
 from gravityocr.training.synthetic.formula_crops import make_formula_samples
 from gravityocr.training.synthetic.math_text_crops import make_math_text_samples
-from gravityocr.training.synthetic.shards import SUFFIX, RenderedSample, write_shard
+from gravityocr.training.synthetic.shards import SUFFIX, RenderedSample, Shard, write_shard
 from gravityocr.training.synthetic.table_crops import make_table_samples
 from gravityocr.training.synthetic.text_crops import TextCropRenderer
 
 SynthKind = Literal["formulas", "math-text", "tables", "text"]
 SYNTH_KINDS: tuple[SynthKind, ...] = get_args(SynthKind)
+MAX_PROCESSES = 256
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 
@@ -57,17 +58,21 @@ class SynthConfig:
 def synthesize(config: SynthConfig, data_dir: Path, out: Path, processes: int) -> Iterator[tuple[Path, int | None]]:
     """Write the shards that are not there yet; yield each with its number of samples, None for one that was there.
 
-    *Raises*: InputError where the data is missing or `out` holds shards of the same name but other settings,
-    ConfigError for less than one process.
+    *Raises*: InputError where the data is missing or `out` holds shards of the same name but other settings, or
+    broken ones; ConfigError for a wrong number of processes, or where nothing can be written to `out`.
     """
-    if processes < 1:
-        raise ConfigError(f"--processes {processes} must be at least 1")
-    out.mkdir(parents=True, exist_ok=True)
-    _claim(config, out)
+    if not 1 <= processes <= MAX_PROCESSES:
+        raise ConfigError(f"--processes {processes}: choose 1 to {MAX_PROCESSES}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _claim(config, out)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
     missing: list[int] = []
     for number in range(config.n_shards):
         file = _shard_file(config, out, number)
         if file.is_file():
+            _check_shard(file)
             yield file, None
         else:
             missing.append(number)
@@ -106,6 +111,14 @@ def _shard_file(config: SynthConfig, out: Path, number: int) -> Path:
     return out / f"{config.name}-{number:04d}{SUFFIX}"
 
 
+def _check_shard(file: Path) -> None:
+    """Refuse a broken shard: it must not count as made."""
+    try:
+        Shard(file)
+    except InputError as error:
+        raise InputError(f"{error}: delete that file, and run this again") from error
+
+
 def _write(config: SynthConfig, data_dir: Path, out: Path, number: int) -> tuple[Path, int]:
     samples = list(make_samples(config, data_dir, number))
     file = _shard_file(config, out, number)
@@ -116,7 +129,7 @@ def _write(config: SynthConfig, data_dir: Path, out: Path, number: int) -> tuple
 def _claim(config: SynthConfig, out: Path) -> None:
     """Note the settings of a series of shards, or compare them with the note of an earlier run.
 
-    More samples of the same series are fine as long as its last shard was full.
+    More samples of the same series are fine as long as its last shard was full, or none was made.
     """
     note = out / f"{config.name}.json"
     settings = asdict(config)
@@ -128,7 +141,7 @@ def _claim(config: SynthConfig, out: Path) -> None:
                 f"{note} cannot be read ({error}); delete the shards named like it and the file"
             ) from error
         grows = config.n >= before.n and (before.n % before.shard_size == 0 or config.n == before.n)
-        if before.shard_size != config.shard_size or not grows:
+        if (before.shard_size != config.shard_size or not grows) and any(out.glob(f"{config.name}-*{SUFFIX}")):
             raise InputError(
                 f"{out} holds {config.name} with n {before.n} and shard size {before.shard_size}; "
                 "choose another --out or --seed, or the same numbers to go on"

@@ -11,7 +11,7 @@ from types import TracebackType
 
 import numpy as np
 import pypdfium2 as pdfium
-from PIL import Image, ImageFilter, ImageFont
+from PIL import Image, ImageFilter
 
 from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
@@ -19,7 +19,7 @@ from gravityocr.model.table_pieces import TablePieceSpec
 from gravityocr.training.synthetic.charset import restrict
 from gravityocr.training.synthetic.chromium import PX_PER_INCH, Chromium
 from gravityocr.training.synthetic.corpus import Corpus
-from gravityocr.training.synthetic.fonts import FontFace, FontLibrary, Split
+from gravityocr.training.synthetic.fonts import FontFace, FontLibrary, Split, open_font
 from gravityocr.training.synthetic.shards import RenderedSample
 from gravityocr.training.synthetic.table_content import TableContent
 from gravityocr.training.synthetic.table_harvest import read_pool
@@ -212,7 +212,7 @@ class TableCropRenderer:
     def _line_metrics(self, face: FontFace) -> tuple[float, float]:
         """Return the font's own ascent and descent in em."""
         if face.path not in self._metrics:
-            ascent, descent = ImageFont.truetype(face.path, _METRICS_PX).getmetrics()
+            ascent, descent = open_font(face.path, _METRICS_PX).getmetrics()
             self._metrics[face.path] = (ascent / _METRICS_PX, descent / _METRICS_PX)
         return self._metrics[face.path]
 

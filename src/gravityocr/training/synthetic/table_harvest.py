@@ -16,11 +16,12 @@ import lxml.html
 from gravityocr.errors import InputError
 from gravityocr.training.synthetic.charset import fold_to_charset
 from gravityocr.training.synthetic.fonts import Split
-from gravityocr.training.synthetic.table_model import Cell, Kind, Run, Table, is_complete
+from gravityocr.training.synthetic.table_model import STYLES, Cell, Kind, Run, Table, is_complete
 
 POOL_NAME = "tables.jsonl"
 _MOST_ROWS = 18
 _MOST_COLUMNS = 12
+_MOST_PLACES = 10_000
 _MOST_CHARS = 160
 _HELD_OUT_OF_256 = 13
 _PER_SHAPE = 60
@@ -69,14 +70,20 @@ def read_pool(data_dir: Path, split: Split) -> list[Table]:
     if not file.is_file():
         return []
     tables = []
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
+    number = 0
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for line in lines:
+                number += 1
                 row = json.loads(line)
                 if row.pop("split") == split:
                     tables.append(_table_from_row(row))
-            except (ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{file}, line {number}: {type(error).__name__} {error}; {_REMEDY}") from error
+    except OSError as error:
+        raise InputError(f"{file} cannot be read ({error.strerror}); {_REMEDY}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}, behind line {number}: is not UTF-8 text; {_REMEDY}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{file}, line {number}: {type(error).__name__} {error}; {_REMEDY}") from error
     return tables
 
 
@@ -95,12 +102,18 @@ def tables_of(document: bytes, source: str) -> Iterator[Table]:
 
 def _table_from_row(row: dict[str, object]) -> Table:
     table = Table(**row)  # type: ignore[arg-type]
+    if not 1 <= table.n_rows * table.n_columns <= _MOST_PLACES or not isinstance(table.source, str):
+        raise ValueError(f"a table has 1 to {_MOST_PLACES} places, and a source")
     cells = tuple(
         replace(cell, runs=tuple(Run(**run) for run in cell.runs))  # type: ignore[arg-type]
         for cell in (Cell(**cell) for cell in table.cells)  # type: ignore[arg-type]
     )
+    if sum(cell.n_rows * cell.n_columns for cell in cells) > _MOST_PLACES:
+        raise ValueError("the cells do not fit into the grid")
     if not is_complete(cells, table.n_rows, table.n_columns):
         raise ValueError("the cells do not cover the grid")
+    if not all(isinstance(run.text, str) and run.style in STYLES for cell in cells for run in cell.runs):
+        raise ValueError(f"a run has a text and a style out of {STYLES}")
     return replace(table, cells=cells)
 
 

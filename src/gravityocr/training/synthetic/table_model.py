@@ -6,9 +6,10 @@ import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Style = Literal["", "b", "i", "sup", "sub"]
+STYLES: tuple[Style, ...] = get_args(Style)
 Kind = Literal["head", "section", "stub", "number", "text"]
 
 _MARKS: dict[str, Style] = {"^": "sup", "_": "sub", "~": "i", "!": "b"}

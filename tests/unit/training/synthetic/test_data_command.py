@@ -12,7 +12,7 @@ from gravityocr.cli import app
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.training.synthetic import synth
 from gravityocr.training.synthetic.shards import RenderedSample, Shard, write_shard
-from gravityocr.training.synthetic.stats import shard_stats
+from gravityocr.training.synthetic.stats import draw_sheet, shard_stats
 from gravityocr.training.synthetic.synth import SynthConfig, synthesize
 
 
@@ -73,6 +73,43 @@ def test_the_command_makes_counts_and_draws(tmp_path):
     assert report["tasks"]["formula"]["share_of_tokens_with_place"] == 0.5
     assert sheet.read_bytes()[:4] == b"\x89PNG"
     assert "formula: 6 samples, 12 tokens" in run("data", "stats", str(tmp_path)).stdout
+
+
+def test_a_broken_shard_does_not_count_as_made(tmp_path):
+    config = SynthConfig("formulas", 5)
+    [(file, _)] = synthesize(config, tmp_path, tmp_path, 1)
+    file.write_bytes(file.read_bytes()[:-300])
+    with pytest.raises(InputError, match="delete that file"):
+        list(synthesize(config, tmp_path, tmp_path, 1))
+
+
+def test_a_note_without_shards_binds_nobody(tmp_path, monkeypatch):
+    def fail(*_):
+        raise InputError("no data")
+        yield
+
+    with monkeypatch.context() as patched, pytest.raises(InputError, match="no data"):
+        patched.setattr(synth, "make_formula_samples", fail)
+        list(synthesize(SynthConfig("formulas", 5), tmp_path, tmp_path, 1))
+    assert len(list(synthesize(SynthConfig("formulas", 3, shard_size=2), tmp_path, tmp_path, 1))) == 2
+
+
+def test_an_output_that_is_no_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"--out .*file cannot be written"):
+        list(synthesize(SynthConfig("formulas", 5), tmp_path, tmp_path / "file", 1))
+
+
+@pytest.mark.parametrize("wrong", [("--sheet-samples", "0"), ("--sheet-samples", "-2"), ("--seed", "-1")])
+def test_numbers_of_the_sheet_are_checked(tmp_path, wrong):
+    write_shard(tmp_path / "a.shard.npz", list(fake_samples(tmp_path, "train", 0, 1)))
+    assert run("data", "stats", str(tmp_path), "--sheet", str(tmp_path / "a.png"), *wrong).exit_code == 2
+
+
+def test_a_sheet_of_empty_shards_is_refused(tmp_path):
+    write_shard(tmp_path / "a.shard.npz", [])
+    with pytest.raises(InputError, match="empty"):
+        draw_sheet([tmp_path], 3, 0)
 
 
 def test_unknown_tokens_are_counted(tmp_path):

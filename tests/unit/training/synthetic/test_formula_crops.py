@@ -137,3 +137,11 @@ def test_renaming_keeps_the_structure():
     new = renamed(items, np.random.default_rng(1))
     assert [item.kind for item in new if item.kind == "macro" and item.name == "\\frac"] == ["macro"]
     assert any(renamed(items, np.random.default_rng(seed)) != items for seed in range(5))
+
+
+@needs_tex
+def test_formulas_of_which_none_can_be_set_are_named(tmp_path):
+    row = {"latex": "\\foo{", "split": "train", "n_tokens": 5, "source": "test"}
+    (tmp_path / "formulas.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match=r"none of .*formulas\.jsonl can be set"):
+        next(make_formula_samples(tmp_path, "train", 0, 1))

@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from gravityocr.errors import InputError
 from gravityocr.training.synthetic.charset import CHARSET
 from gravityocr.training.synthetic.formula_items import write_items
 from gravityocr.training.synthetic.formula_parser import parse_formula
@@ -108,3 +109,11 @@ def test_the_small_grammar_writes_formulas_of_the_vocabulary():
     assert len(written) > 300
     for latex in written:
         assert write_items(parse_formula(latex))
+
+
+@needs_fonts
+def test_a_corpus_without_a_line_to_set_is_named(data_dir):
+    row = {"split": "train", "text": "日本語の文章 " * 20}
+    (data_dir / "corpus.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match=r"corpus\.jsonl has no line"):
+        next(make_math_text_samples(data_dir, "train", 0, 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,45 @@ def test_broken_shards_are_named(tmp_path, damage):
         np.savez(file, png=np.zeros(3, np.uint8))
     with pytest.raises(InputError, match=r"a\.shard\.npz is no shard.*data synth"):
         Shard(file)
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong", "words"),
+    [
+        ("records", {}, "no list"),
+        ("records", [5, 5], "sample 0 has no task"),
+        ("records", [{"task": "poem", "tokens": ["a"], "source": ""}] * 2, "sample 0 has no task"),
+        ("records", [{"task": "text", "tokens": "a", "source": ""}] * 2, "no list of strings"),
+        ("records", [{"task": "text", "tokens": [["a"]], "source": ""}] * 2, "no list of strings"),
+        ("records", [{"task": "text", "tokens": ["a"]}] * 2, "no string as source"),
+        ("records", [{"task": "text", "tokens": ["a"], "source": ""}], "do not fit"),
+        ("png", np.zeros(400), "must hold bytes"),
+        ("png_ends", np.array([9, 5]), "does not ascend"),
+        ("png_ends", np.array([5, 10**9]), "does not ascend"),
+        ("centers", np.zeros((3, 2), np.float32), "do not fit"),
+        ("centers", np.full((2, 2), np.inf, np.float32), "finite"),
+        ("centers", np.array([[1, np.nan], [1, 1]], np.float32), "finite"),
+        ("centers", np.array([["a", "b"], ["c", "d"]]), "decimal"),
+    ],
+)
+def test_what_no_shard_holds_is_told_on_opening(tmp_path, part, wrong, words):
+    file = tmp_path / "a.shard.npz"
+    write_shard(file, [sample(("a",)), sample(("b",))])
+    with np.load(file) as arrays:
+        parts = dict(arrays)
+    parts[part] = np.frombuffer(json.dumps(wrong).encode(), np.uint8) if part == "records" else wrong
+    np.savez(file, **parts)
+    with pytest.raises(InputError, match=rf"a\.shard\.npz is no shard \(.*{words}"):
+        Shard(file)
+
+
+def test_a_broken_picture_is_told_when_it_is_asked_for(tmp_path):
+    file = tmp_path / "a.shard.npz"
+    write_shard(file, [sample(("a",))])
+    with np.load(file) as arrays:
+        np.savez(file, **{**arrays, "png": np.zeros_like(arrays["png"])})
+    with pytest.raises(InputError, match="sample 0: its picture is broken"):
+        Shard(file)[0]
 
 
 def test_shards_are_found_in_order(tmp_path):

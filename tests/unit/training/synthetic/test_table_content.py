@@ -106,3 +106,26 @@ def test_missing_and_broken_pools(tmp_path: Path) -> None:
     (tmp_path / POOL_NAME).write_text(json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"tables.jsonl, line 1.*harvest"):
         read_pool(tmp_path, "train")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        5,
+        {"n_rows": 10**9, "n_columns": 10**9},
+        {"cells": [{"row": 0, "column": 0, "n_rows": 10**9}]},
+        {"cells": [{"row": 0, "column": 0, "runs": [{"text": 5}]}]},
+        {"cells": [{"row": 0, "column": 0, "runs": [{"text": "a", "style": "u"}]}]},
+        {"source": None},
+        b"\xff",
+    ],
+)
+def test_what_no_pool_holds_is_named(tmp_path: Path, change: object) -> None:
+    row = {"split": "train", "n_rows": 1, "n_columns": 1, "n_head": 0, "cells": [{"row": 0, "column": 0}], "source": ""}
+    file = tmp_path / POOL_NAME
+    file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert len(read_pool(tmp_path, "train")) == 1
+    content = change if isinstance(change, bytes) else json.dumps(row | change if isinstance(change, dict) else change)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=r"tables.jsonl.*harvest"):
+        read_pool(tmp_path, "train")
