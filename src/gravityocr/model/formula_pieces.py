@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from PIL import Image
 from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.ink import Array, components, read_grey, weighted_quantile
+from gravityocr.model.latex_repair import balanced, settable
 from gravityocr.model.latex_spacing import compact_latex
 
 MARGIN_PX = 5
@@ -21,10 +21,6 @@ _GLYPH_SHARE = 0.88  # what `glyph_height` gives, as a share of the type's ascen
 _MAX_ENLARGEMENT = 6.0
 _LEAST_SHRINKING = 0.75  # a formula that this much of its scale makes fit is not cut
 _LINE_GAP, _LINE_HEIGHT, _BAR_HEIGHT = 0.5, 0.55, 0.2  # in type heights: between lines, of a line at least, of a bar
-_BEGIN, _END = r"\begin{array}", r"\end{array}"
-_ESCAPED = frozenset("%#$")
-_CHARACTERS = re.compile(r"\\.|.", re.DOTALL)
-_FRAMES = re.compile(r"\\(?:begin|end)\{array\}|\\left(?![a-zA-Z])|\\right(?![a-zA-Z])|\\.|[{}&]", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -195,80 +191,7 @@ def join_formula(texts: Sequence[str], pieces: Sequence[FormulaPiece]) -> str:
     for text, piece in zip(texts, pieces, strict=True):
         if text.strip():
             lines.setdefault(piece.line, []).append(balanced(text.strip()))
-    joined = [compact_latex(_paired(whole_arrays(" ".join(parts)))) for parts in lines.values()]
+    joined = [compact_latex(settable(" ".join(parts))) for parts in lines.values()]
     if len(joined) < 2:
         return "".join(joined)
     return r"\begin{array}{l}" + r" \\ ".join(joined) + r"\end{array}"
-
-
-def balanced(latex: str) -> str:
-    r"""Return LaTeX whose braces match: stray closing ones dropped, missing ones added at the end.
-
-    Characters that TeX does not set as they are get their backslash; one at the end, without a name, goes.
-    """
-    out: list[str] = []
-    depth = 0
-    for token in _CHARACTERS.findall(latex):
-        if token == "\\":
-            continue
-        if token == "{":
-            depth += 1
-        elif token == "}":
-            if depth == 0:
-                continue
-            depth -= 1
-        out.append(f"\\{token}" if token in _ESCAPED else token)
-    return "".join(out) + "}" * depth
-
-
-def whole_arrays(latex: str) -> str:
-    """Return LaTeX of matching braces in which arrays are closed; tabs that stand outside of them become blanks."""
-    out: list[str] = []
-    frames: list[str] = []
-    at = 0
-    for match in _FRAMES.finditer(latex):
-        token = match[0]
-        out.append(latex[at : match.start()])
-        at = match.end()
-        in_array = bool(frames) and frames[-1] == _BEGIN
-        if token in ("{", _BEGIN):
-            frames.append(token)
-            out.append(token if token == "{" or latex[at:].lstrip().startswith("{") else f"{token}{{l}}")
-        elif token == "}":
-            while frames.pop() == _BEGIN:
-                out.append(_END)
-            out.append(token)
-        elif token == _END:
-            out.append(token if in_array else "")
-            frames = frames[:-1] if in_array else frames
-        else:
-            out.append(" " if token == "&" and not in_array else token)
-    return "".join(out) + latex[at:] + _END * len(frames)
-
-
-def _paired(latex: str) -> str:
-    r"""Return LaTeX in which every \left has its \right in the same group or cell; others become plain delimiters."""
-    frames: list[tuple[str, list[int]]] = [("", [])]
-    lonely: list[int] = []
-    for match in _FRAMES.finditer(latex):
-        token = match[0]
-        kind, opened = frames[-1]
-        if token in ("{", _BEGIN):
-            frames.append((token, []))
-        elif token in ("}", _END):
-            lonely += frames.pop()[1]
-        elif token in ("&", r"\\") and kind == _BEGIN:
-            lonely += opened
-            opened.clear()
-        elif token == r"\left":
-            opened.append(match.start())
-        elif token == r"\right":
-            if opened:
-                opened.pop()
-            else:
-                lonely.append(match.start())
-    for start in sorted([*lonely, *(start for _, opened in frames for start in opened)], reverse=True):
-        length = len(r"\left") if latex.startswith(r"\left", start) else len(r"\right")
-        rest = latex[start + length :]
-        latex = latex[:start] + (rest[1:] if rest.startswith(".") else rest)
-    return latex

@@ -73,8 +73,10 @@ def load_weights(model: OcrModel, path: Path) -> None:
     for file, keys in held.items():
         with safe_open(str(file), framework="pt") as handle:
             for key in keys.keys() & wanted.keys():
-                target = own[wanted[key]]
-                target.copy_(handle.get_tensor(key).view(target.shape))
+                target, value = own[wanted[key]], handle.get_tensor(key)
+                if not bool(value.isfinite().all()):
+                    raise CheckpointError(f"{file}: {key} holds values that are not finite; the training went wrong")
+                target.copy_(value.view(target.shape))
 
 
 def _header(file: Path) -> dict[str, tuple[tuple[int, ...], str]]:

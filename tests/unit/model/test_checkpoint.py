@@ -168,6 +168,14 @@ def test_an_unexpected_key_is_named(folder: Path, key: str) -> None:
     refused(folder, "unexpected", key, "model.safetensors")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_named(folder: Path, value: float) -> None:
+    key = "lm_head.weight"
+    edit_weights(folder, lambda tensors: tensors[key].view(-1)[3:4].fill_(value))
+    refused(folder, key, "not finite")
+
+
+
 @pytest.mark.parametrize(
     ("key", "shape"),
     [

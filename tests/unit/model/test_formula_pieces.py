@@ -10,7 +10,6 @@ from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.formula_pieces import (
     FormulaPiece,
     FormulaPieceSpec,
-    balanced,
     join_formula,
     split_formula,
 )
@@ -116,10 +115,6 @@ def pieces_of(lines: list[int]) -> list[FormulaPiece]:
 )
 def test_what_is_joined_can_be_set(texts: list[str], lines: list[int], joined: str) -> None:
     assert join_formula(texts, pieces_of(lines)) == joined
-
-
-def test_braces_come_to_match() -> None:
-    assert balanced("}}a{b{c") == "a{b{c}}" and balanced("{a\\") == "{a}"
 
 
 def test_one_text_a_piece() -> None:
