@@ -17,13 +17,14 @@ from gravityocr.model.rope import inverse_frequencies
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionBlock, VisionConfig
 from gravityocr.training.synthetic.latex_vocabulary import LATEX_TOKENS
+from gravityocr.training.synthetic.table_tags import MERGED
 
 EOS_TOKEN = "<|endoftext|>"
 SPECIAL_TOKENS = (
     EOS_TOKEN, "<|user|>", "<|assistant|>", "[gMASK]", "<sop>", "<|begin_of_image|>", "<|end_of_image|>", IMAGE_TOKEN,
     "<|begin_of_video|>", "<|end_of_video|>", "<|video|>", MASK_TOKEN,
 )  # fmt: skip
-TABLE_TOKENS = ("<tr>", "</tr>", "<td>", "</td>", "<td", ' colspan="', ' rowspan="')
+TABLE_TOKENS = ("<tr>", "</tr>", "<td>", "</td>", "<td", ' colspan="', ' rowspan="', *MERGED.values())
 MARKUP_TOKENS = (*TABLE_TOKENS, *LATEX_TOKENS)
 VOCAB_SIZE = 576
 IMAGE_SPEC = ImageSpec(

@@ -12,6 +12,7 @@ from gravityocr.model.formula_pieces import FormulaPieceSpec, framed, placement,
 from gravityocr.training.synthetic.degrade import degrade
 from gravityocr.training.synthetic.formula_parts import formula_part
 from gravityocr.training.synthetic.shards import RenderedSample
+from gravityocr.training.synthetic.table_tags import with_merged_tags
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ def vary(sample: RenderedSample, rng: np.random.Generator, difficulty: float, co
         if placed is None:
             return None
         sample = placed
+    elif sample.task == "table":
+        sample = with_merged_tags(sample)
     grey = Image.fromarray(sample.image)
     # Table pieces come from crops of every resolution already, and their rules are drawn anew.
     if sample.task != "table" and rng.random() < config.upscaled_share * difficulty:
