@@ -101,7 +101,7 @@ def test_a_head_of_no_checkpoint_is_refused_before_training(tmp_path: Path) -> N
         with pytest.raises(ConfigError, match=f"--draft-head {name} is no folder"):
             train_draft_head(TrainConfig(), Path(name))
     network = training_network(3)
-    network.lm_head.weight.data[0] = torch.nan
+    network.lm_head.weight.data[0] = 3e38  # finite, but no logit is
     diffusion = BlockDiffusion(4, MASK_ID, tasks=("text",))
     export_checkpoint(tmp_path, network, TOKENIZER, IMAGE_SPEC, diffusion, EOS_ID)
     settings = [f"data.folder={write_data_dir(tmp_path)}", "run.n_samples=2", "run.bf16=false"]
