@@ -41,7 +41,7 @@ def measure(
 
     Returns the scores of the checkpoint, of each baseline, and what could not be read.
     """
-    oracle = engine.with_decode("ar")
+    oracle = engine.with_decode("ar", draft_head=False)
     rows: list[Row] = []
     others: dict[str, list[Row]] = {baseline.name: [] for baseline in baselines}
     failed: list[dict[str, str]] = []
@@ -80,6 +80,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--cases", type=Path, required=True, help="a folder with manifest.json and crops")
     parser.add_argument("--checkpoint", default="nano", help="nano or a checkpoint folder")
     parser.add_argument("--block-size", type=int, help="default: the checkpoint's")
+    parser.add_argument("--draft-head", choices=("on", "off"), default="off", help="the sequential draft head")
     parser.add_argument("--max-tokens", type=int, default=512, help="most tokens per piece")
     parser.add_argument("--threads", type=int, help="default: 1 for small networks; the baselines take as many")
     parser.add_argument("--limit", type=int, help="only the first crops")
@@ -106,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     baselines: list[Baseline] = []
     left_out: list[str] = []
     try:
-        config = EngineConfig(block_size=args.block_size, max_tokens=args.max_tokens)
+        head = args.draft_head == "on"
+        config = EngineConfig(block_size=args.block_size, max_tokens=args.max_tokens, draft_head=head)
         engine = Engine.from_pretrained(args.checkpoint, config, n_threads=args.threads)
         cases = load_cases(args.cases, tuple(sorted(engine.tasks)), args.limit)
         if args.baselines is not None:

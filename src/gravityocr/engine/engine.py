@@ -214,6 +214,7 @@ class Engine:
         texts = [tokenizer.decode(sequence.ids, skip_special_tokens=True) for sequence in run.sequences]
         most = self.options.max_tokens
         looped = [sequence.finish == "length" and len(sequence.ids) < most for sequence in run.sequences]
+        whole = texts
         texts = [without_repeated_tail(text) if loop else text for text, loop in zip(texts, looped, strict=True)]
         parts = [part for part in run.parts if part is not None]
         text = join_pieces(texts, parts) if len(parts) == len(texts) else "\n".join(texts)
@@ -221,7 +222,8 @@ class Engine:
         status: RegionStatus = "ok"
         error = None
         if n_cut and n_cut == sum(looped):
-            status, error = "loop_cut", "a piece had more text than its size can hold; a repeated end was left out"
+            status, error = "loop_cut", "a piece had more text than its size can hold, and was cut"
+            error += "" if texts == whole else "; its repeated end was left out"
         elif n_cut:
             status, error = "truncated", f"a piece reached the limit of {most} tokens"
         return Recognition(

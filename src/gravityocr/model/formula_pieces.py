@@ -17,7 +17,7 @@ from gravityocr.model.latex_spacing import compact_latex
 
 MARGIN_PX = 5
 _INK_LEVEL = 70
-_GLYPH_SHARE = 0.88  # what `glyph_height` gives, as a share of the type's ascender-to-descender height
+_GLYPH_SHARE = 0.88  # what the glyphs measure, as a share of the type's ascender-to-descender height
 _MAX_ENLARGEMENT = 6.0
 _LEAST_SHRINKING = 0.75  # a formula that this much of its scale makes fit is not cut
 _LINE_GAP, _LINE_HEIGHT, _BAR_HEIGHT = 0.5, 0.55, 0.2  # in type heights: between lines, of a line at least, of a bar

@@ -139,6 +139,19 @@ def _normalise(grey: Array) -> Array | None:
     """Return dark ink on white paper, uint8: uneven background removed, contrast stretched; None if blank."""
     paper = _paper(grey)
     depth = np.maximum(paper, grey) - grey
+    contrast = ink_contrast(depth)
+    if contrast is None:
+        return None
+    noise, full = contrast
+    table = 255.0 - ((np.arange(256) - noise) * (255.0 / (full - noise))).clip(0, 255)
+    return np.asarray(table.astype(np.uint8)[depth])
+
+
+def ink_contrast(depth: Array) -> tuple[float, int] | None:
+    """Return the depth below the paper of noise and that of full ink; None where there is no ink.
+
+    *Shapes*: depth uint8 [height, width].
+    """
     histogram = np.bincount(depth.ravel(), minlength=256)
     cut = otsu(histogram)
     if histogram[cut + 1 :].sum() == 0:
@@ -146,10 +159,7 @@ def _normalise(grey: Array) -> Array | None:
     full = cut + 1 + histogram_quantile(histogram[cut + 1 :], 0.85)
     middle, low = (histogram_quantile(histogram[: cut + 1], share) for share in (0.5, 0.1))
     noise = min(middle + 1.6 * (middle - low), 0.22 * full)
-    if full - noise < _MIN_CONTRAST:
-        return None
-    table = 255.0 - ((np.arange(256) - noise) * (255.0 / (full - noise))).clip(0, 255)
-    return np.asarray(table.astype(np.uint8)[depth])
+    return None if full - noise < _MIN_CONTRAST else (noise, full)
 
 
 def _paper(grey: Array) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from gravityocr.model.ink import Array, Components, components, histogram_quantile, otsu, spread_max, survey
+from gravityocr.model.ink import Array, Components, components, histogram_quantile, ink_contrast, spread_max, survey
 
 _GLYPH_PX = 13.0  # the x-height that the working image is brought to, about that of the pieces
 _MAX_PIXELS = 7_000_000
@@ -144,15 +144,10 @@ def _depth(page: tuple[Array, Array], glyph: float, ruled: Array | None) -> Arra
     is_light = _resized(np.where(small_bar & (light_near > dark_near), np.uint8(255), np.uint8(0)), paper.shape) > 127
     is_light &= paper < _BAR * usual
     depth = np.where(is_light, -there, there).clip(0, 255).astype(np.uint8)
-    histogram = np.bincount(depth.ravel(), minlength=256)
-    cut = otsu(histogram)
-    if histogram[cut + 1 :].sum() == 0:
+    contrast = ink_contrast(depth)
+    if contrast is None:
         return None
-    full = cut + 1 + histogram_quantile(histogram[cut + 1 :], 0.85)
-    middle, low = (histogram_quantile(histogram[: cut + 1], share) for share in (0.5, 0.1))
-    noise = min(middle + 1.6 * (middle - low), 0.22 * full)
-    if full - noise < _MIN_CONTRAST:
-        return None
+    noise, full = contrast
     # Faint ink on the page is bleed-through or dirt, on a dark bar it may be all there is.
     least = np.where(paper < 0.6 * usual, _MIN_CONTRAST, max(0.3 * full, _MIN_CONTRAST)).astype(np.uint8)
     strength = (np.maximum(light_near, dark_near) * 0.9).clip(0, full).astype(np.uint8)

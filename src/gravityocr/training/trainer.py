@@ -8,7 +8,6 @@ optimisers step. Every process weighs the same, whatever its number of targets.
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 import time
 from collections.abc import Iterator
@@ -40,14 +39,10 @@ from gravityocr.training.run_config import Progress, TrainConfig
 from gravityocr.training.sources import StepData, SyntheticSource
 from gravityocr.training.synthetic.charset import CHARSET
 from gravityocr.training.validation import validate
-from gravityocr.training.warm_start import start_from
+from gravityocr.training.warm_start import STATE_ERRORS, start_from
 from gravityocr.training.weight_average import WeightAverage
 
 MAX_STEP_S = 60.0
-# What torch.load raises for junk, and what its contents raise where they do not fit.
-STATE_ERRORS = (
-    OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from gravityocr.model.ocr_model import OcrModel
 _LAYER = re.compile(r"\.(?:layers|blocks)\.\d+\.")
 _BRANCH_ENDS = ("post_self_attn_layernorm.weight", "post_mlp_layernorm.weight")
 _NEW_ROW_SCALE = 0.3
-_STATE_ERRORS = (
+# What torch.load raises for junk, and what its contents raise where they do not fit.
+STATE_ERRORS = (
     OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError,
 )  # fmt: skip
 
@@ -106,6 +107,6 @@ def _read_state(file: Path) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
             raise KeyError("lm_head.weight")
         if not all(isinstance(value, Tensor) and value.dim() for value in [*weights.values(), *head_weights.values()]):
             raise TypeError("its weights are no tensors")
-    except _STATE_ERRORS as error:
+    except STATE_ERRORS as error:
         raise CheckpointError(f"run.start_from: {file} cannot be read ({error}); name a run or a checkpoint") from error
     return weights, head_weights

@@ -20,8 +20,8 @@ class VariationConfig:
     """Say how much cached crops are varied.
 
     `size_jitter` bounds the logarithm of a formula's size against the one that reading gives it; `part_share` of the
-    formulas are cut in two, as reading cuts those that are too wide; `upscaled_share` of
-    the crops are first reduced by up to `most_reduction`, as from a scan of low resolution.
+    formulas are cut in two, as reading cuts those that are too wide; `upscaled_share` of the crops are first reduced by
+    up to `most_reduction`, as from a scan of low resolution.
     """
 
     size_jitter: float = 0.16
