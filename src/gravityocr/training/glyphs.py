@@ -20,7 +20,7 @@ from gravityocr.model.masks import joint_mask
 from gravityocr.training.packing import PackedBatch
 
 MAX_GLYPHS = 3
-CLOSING = frozenset(["}", "</td>", "</tr>", "</td></tr>", "\\end{array}", "\\\\ ", "&"])
+CLOSING = frozenset(["}", "}}", "}{", "}}{", "</td>", "</tr>", "</td></tr>", "\\end{array}", "\\\\ ", "&"])
 PERIODS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 

@@ -16,7 +16,7 @@ from gravityocr.model.prompt import IMAGE_TOKEN, TASK_PROMPTS, ImageSpec, token_
 from gravityocr.model.rope import inverse_frequencies
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionBlock, VisionConfig
-from gravityocr.training.synthetic.latex_vocabulary import LATEX_TOKENS
+from gravityocr.training.synthetic.latex_vocabulary import LATEX_TOKENS, MERGED_LATEX_TOKENS
 from gravityocr.training.synthetic.table_tags import MERGED
 
 EOS_TOKEN = "<|endoftext|>"
@@ -25,8 +25,8 @@ SPECIAL_TOKENS = (
     "<|begin_of_video|>", "<|end_of_video|>", "<|video|>", MASK_TOKEN,
 )  # fmt: skip
 TABLE_TOKENS = ("<tr>", "</tr>", "<td>", "</td>", "<td", ' colspan="', ' rowspan="', *MERGED.values())
-MARKUP_TOKENS = (*TABLE_TOKENS, *LATEX_TOKENS)
-VOCAB_SIZE = 576
+MARKUP_TOKENS = (*TABLE_TOKENS, *LATEX_TOKENS, *MERGED_LATEX_TOKENS)
+VOCAB_SIZE = 640
 IMAGE_SPEC = ImageSpec(
     patch_size=8, min_pixels=2 * 16 * 16, max_pixels=2 * 1024 * 1024, mean=(1.0, 1.0, 1.0), std=(0.3, 0.3, 0.3)
 )

@@ -29,28 +29,35 @@ STATE_ERRORS = (
 class VocabularyMove:
     """Where the tokens of a smaller vocabulary stand in a larger one.
 
-    *Shapes*: old, new [n] the ids of the tokens that both have; the sizes count rows, reserves included.
+    *Shapes*: old, new [n] the ids of the tokens that both have; the sizes count rows, reserves included. `spelled`
+    names the new tokens that the old vocabulary writes as several.
     """
 
     old: Tensor
     new: Tensor
     old_size: int
     new_size: int
+    spelled: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 def vocabulary_move(old: Tokenizer, new: Tokenizer, old_size: int, new_size: int) -> VocabularyMove:
     """Find the tokens of `old` in `new`."""
     pairs = [(i, new.token_to_id(token)) for token, i in old.get_vocab().items()]
     known = torch.tensor([(i, j) for i, j in pairs if j is not None], dtype=torch.long).view(-1, 2)
-    return VocabularyMove(known[:, 0], known[:, 1], old_size, new_size)
+    spelled = []
+    for token, j in sorted(new.get_vocab().items(), key=lambda item: item[1]):
+        ids = old.encode(token, add_special_tokens=False).ids if old.token_to_id(token) is None else []
+        if len(ids) > 1 and "".join(old.id_to_token(i) or "" for i in ids) == token:
+            spelled.append((j, tuple(ids)))
+    return VocabularyMove(known[:, 0], known[:, 1], old_size, new_size, tuple(spelled))
 
 
 @torch.no_grad()
 def warm_start(module: nn.Module, weights: Mapping[str, Tensor], move: VocabularyMove) -> None:
     """Copy weights into a module of at least their size.
 
-    A new token's row stays as it was drawn, at a smaller scale. A layer that the weights lack becomes the identity at
-    first: the norms at the ends of its branches are zero.
+    A new token begins as the mean of those that spelled it, or else stays as it was drawn, at a smaller scale. A layer
+    that the weights lack becomes the identity at first: the norms at the ends of its branches are zero.
 
     *Raises*: CheckpointError where a weight does not fit or is not finite.
     """
@@ -77,7 +84,10 @@ def _copy_rows(name: str, source: Tensor, target: Tensor, move: VocabularyMove) 
         raise CheckpointError(f"{name}: {tuple(source.shape)} does not fit {tuple(target.shape)}")
     rows = target.view(n_stacked, move.new_size, *target.shape[1:])
     rows.mul_(_NEW_ROW_SCALE)
-    rows[:, move.new] = source.view(n_stacked, move.old_size, *source.shape[1:])[:, move.old].to(rows.dtype)
+    known = source.view(n_stacked, move.old_size, *source.shape[1:]).to(rows.dtype)
+    rows[:, move.new] = known[:, move.old]
+    for token, spelling in move.spelled:
+        rows[:, token] = known[:, list(spelling)].mean(dim=1)
 
 
 def start_from(name: str, model: OcrModel, heads: nn.Module, tokenizer: Tokenizer) -> None:

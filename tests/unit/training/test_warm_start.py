@@ -106,3 +106,11 @@ def test_weights_that_are_not_finite_are_named() -> None:
     weights["lm_head.weight"][0, 0] = torch.nan
     with pytest.raises(CheckpointError, match=r"lm_head\.weight that is not finite"):
         warm_start(new_network(2, LARGER), weights, vocabulary_move(NEW, NEW, VOCAB_SIZE, VOCAB_SIZE))
+
+
+def test_a_new_token_begins_as_the_mean_of_those_that_spelled_it() -> None:
+    small, large = new_network(1, SMALL), new_network(2, LARGER)
+    warm_start(large, small.state_dict(), MOVE)
+    spelling = [OLD.token_to_id(character) for character in "_{i}"]
+    expected = small.lm_head.weight[spelling].mean(dim=0)
+    assert torch.allclose(large.lm_head.weight[NEW.token_to_id("_{i}")], expected)

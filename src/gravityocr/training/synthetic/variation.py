@@ -11,6 +11,7 @@ from gravityocr.config import check_numbers
 from gravityocr.model.formula_pieces import FormulaPieceSpec, framed, placement, type_height
 from gravityocr.training.synthetic.degrade import degrade
 from gravityocr.training.synthetic.formula_parts import formula_part
+from gravityocr.training.synthetic.latex_merges import with_merged_latex
 from gravityocr.training.synthetic.shards import RenderedSample
 from gravityocr.training.synthetic.table_tags import with_merged_tags
 
@@ -48,6 +49,7 @@ def vary(sample: RenderedSample, rng: np.random.Generator, difficulty: float, co
         sample = placed
     elif sample.task == "table":
         sample = with_merged_tags(sample)
+    sample = with_merged_latex(sample)
     grey = Image.fromarray(sample.image)
     # Table pieces come from crops of every resolution already, and their rules are drawn anew.
     if sample.task != "table" and rng.random() < config.upscaled_share * difficulty:
