@@ -106,7 +106,7 @@ class PPOcr:
     """PP-OCR by the package rapidocr, with the models inside of its wheel; nothing is downloaded."""
 
     name = "pp-ocr"
-    installed_by = "pip install rapidocr==3.10.0"
+    installed_by = "pip install '.[baselines]'"
     models = {
         "Det": "PP-OCRv6_det_small.onnx",
         "Cls": "ch_ppocr_mobile_v2.0_cls_mobile.onnx",

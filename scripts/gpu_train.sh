@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Train the embedded checkpoint for nine minutes on a bare machine that holds only this working tree.
+# Train the embedded checkpoint on for nine minutes, on a bare machine that holds only this working tree.
 #
-#   scripts/gpu_train.sh prepare         on a machine with fonts and documentation: fills .gpu_data/ (git ignores it)
+#   scripts/gpu_train.sh prepare SHARDS  on a machine with fonts and documentation: fills .gpu_data/ (git ignores it);
+#                                        of formulas/, math_text/ and tables/ below SHARDS it takes SHARD_MIB (10) each
 #   scripts/gpu_train.sh run OUT         on the GPU machine: trains and writes OUT/nano.tar.?? (at most 8 of 15 MiB)
 #   scripts/gpu_train.sh join DIR TO     anywhere: puts the shards together again into the folder TO
 #
@@ -14,6 +15,18 @@ data=${GPU_DATA:-.gpu_data}
 python=${PYTHON:-python3}
 case "${1:-}" in
 prepare)
+    shards=${2:?usage: gpu_train.sh prepare SHARDS}
+    for kind in formulas math_text tables; do
+        [ -d "$shards/$kind" ] || { echo "no $shards/$kind: docs/training-nano.md says how shards are made" >&2; exit 2; }
+        rm -rf "$data/shards/$kind" && mkdir -p "$data/shards/$kind"
+        left=$((${SHARD_MIB:-10} * 1024 * 1024))
+        for file in "$shards/$kind"/*.shard.npz; do
+            left=$((left - $(stat -c %s "$file")))
+            [ "$left" -ge 0 ] || break
+            cp "$file" "$data/shards/$kind/"
+        done
+        [ -n "$(ls "$data/shards/$kind")" ] || { echo "no shard of $shards/$kind fits: raise SHARD_MIB" >&2; exit 2; }
+    done
     PYTHONPATH=src "$python" scripts/prepare_data.py --out "$data"
     # The GPU machine has no rapidfuzz and fetches nothing.
     "$python" -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \

@@ -23,7 +23,8 @@ needs_tesseract = pytest.mark.skipif(
     shutil.which("tesseract") is None, reason="no tesseract: apt-get install tesseract-ocr"
 )
 needs_rapidocr = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("rapidocr", "cv2")), reason="no rapidocr: pip install rapidocr"
+    not all(importlib.util.find_spec(name) for name in ("rapidocr", "cv2")),
+    reason="no rapidocr: pip install '.[baselines]'",
 )
 
 
@@ -54,7 +55,7 @@ def without_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidocr", None)
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("tesseract", "tesseract-ocr"), ("pp-ocr", "pip install rapidocr")])
+@pytest.mark.parametrize(("name", "remedy"), [("tesseract", "tesseract-ocr"), ("pp-ocr", r"\[baselines\]")])
 def test_a_named_baseline_that_is_missing_names_its_package(
     monkeypatch: pytest.MonkeyPatch, name: str, remedy: str
 ) -> None:
@@ -112,7 +113,7 @@ def test_pp_ocr_reads_a_crop_with_the_models_of_its_wheel(monkeypatch: pytest.Mo
     page.paste(case.crop().image, (20, 120))
     assert reader.read(page, "english")[0] == case.truth
     monkeypatch.setattr(PPOcr, "models", {"Rec": "other.onnx"})
-    with pytest.raises(ConfigError, match=r"does not bring other\.onnx: pip install rapidocr"):
+    with pytest.raises(ConfigError, match=r"does not bring other\.onnx: pip install .*baselines"):
         PPOcr(1)
 
 
@@ -165,4 +166,4 @@ def test_exit_codes_and_usage(
         run_with(monkeypatch, capsys, "--cases", CROPS, "--baselines", "tesseract,abbyy")
     assert caught.value.code == 2 and "abbyy" in capsys.readouterr().err
     code, out, err = run_with(monkeypatch, capsys, "--cases", two_crops(tmp_path), "--limit", 1, "--baselines")
-    assert code == 0 and "known 1" in out and "pip install rapidocr" in err
+    assert code == 0 and "known 1" in out and "pip install '.[baselines]'" in err
