@@ -122,7 +122,7 @@ def _sums(sizes: list[int]) -> tuple[int, ...]:
 
 def pack(
     cells: Sequence[GridCell], n_rows: int, n_columns: int, widths: Sequence[int], heights: Sequence[int], *,
-    max_width: int, max_rows: int, max_strips: int, max_tall: int, step: int,
+    max_width: int, max_rows: int, max_strips: int, step: int,
 ) -> list[Block]:  # fmt: skip
     """Return the blocks of a table from top to bottom; `widths` (px) and `heights` (strips) are those of its cells.
 
@@ -146,18 +146,18 @@ def pack(
                 break
             chosen, stop = taller, stop + 1
         for block in chosen:
-            blocks += _parted(block, heights, max_tall)
+            blocks += _parted(block, heights, max_strips)
         start = stop
     return blocks
 
 
-def _parted(block: Block, heights: Sequence[int], max_tall: int) -> list[Block]:
-    """Return a row too tall for any piece in parts that show the next strips each."""
-    if block.y[-1] <= max_tall:
+def _parted(block: Block, heights: Sequence[int], max_strips: int) -> list[Block]:
+    """Return a row too tall for a piece in parts that show the next strips each."""
+    if block.y[-1] <= max_strips:
         return [block]
     parted = frozenset(block.cells)
     parts = []
-    for first in range(0, max(heights[n] for n in block.cells), max_tall):
-        rows = min(max_tall, max(heights[n] for n in block.cells) - first)
+    for first in range(0, max(heights[n] for n in block.cells), max_strips):
+        rows = min(max_strips, max(heights[n] for n in block.cells) - first)
         parts.append(Block(block.rows, block.columns, block.cells, block.x, (0, rows), first, parted))
     return parts

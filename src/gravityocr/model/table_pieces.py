@@ -20,31 +20,30 @@ __all__ = ["Fragment", "GridCell", "TablePiece", "TablePieceSpec", "join_table",
 _PAD_PX = 5  # white on either side of a cell's text
 _RULE_DEPTH = 176
 _TICK_PX = 3
-_MAX_TALL = 12  # strips: a row taller than this is parted
 
 
 @dataclass(frozen=True)
 class TablePieceSpec:
     """Say which pieces of tables a checkpoint was trained on.
 
-    A piece has at most `max_rows` rows, those that a cell spans counted once.
+    A piece has at most `max_rows` rows, those that a cell spans counted once, and `max_strips` lines of text; short
+    pieces matter, since a drafter loses count on the way.
 
-    *Units*: pixels. `line_ink_px` is ascender to descender, `max_strips` lines of text make the tallest piece,
-    `width_step_px` is what a piece's width is a multiple of; it divides `max_width_px`.
+    *Units*: pixels. `line_ink_px` is ascender to descender, `width_step_px` is what a piece's width is a multiple of; it divides `max_width_px`.
     """
 
     line_height_px: int = 32
     line_ink_px: int = 25
-    max_width_px: int = 640
+    max_width_px: int = 320
     max_rows: int = 1
-    max_strips: int = 4
+    max_strips: int = 1
     width_step_px: int = 64
     cell_px: int = 16
 
     def __post_init__(self) -> None:
         size = (1, 8192)
         check_numbers(self, "table_pieces.", line_height_px=size, line_ink_px=size, max_width_px=size,
-                      max_rows=(1, 64), max_strips=(1, _MAX_TALL), width_step_px=size, cell_px=size)  # fmt: skip
+                      max_rows=(1, 64), max_strips=(1, 64), width_step_px=size, cell_px=size)  # fmt: skip
         if self.width_step_px % self.cell_px or self.max_width_px % self.width_step_px:
             raise ConfigError(
                 f"table_pieces.max_width_px {self.max_width_px} must be a multiple of width_step_px "
@@ -97,7 +96,7 @@ def split_table(image: Image.Image, spec: TablePieceSpec) -> list[TablePiece]:
     """Return the pieces of a table crop from top to bottom, the parts of wide rows from left to right.
 
     None where nothing is written. Every piece is grey, dark on white, its width a multiple of `width_step_px`, its
-    height of `line_height_px`; only a single row is ever taller than `max_strips`.
+    height of `line_height_px`.
     """
     grid = find_grid(image)
     if grid is None:
@@ -107,7 +106,7 @@ def split_table(image: Image.Image, spec: TablePieceSpec) -> list[TablePiece]:
     widths = [max((strip.width for strip in own), default=0) + 2 * _PAD_PX for own in strips]
     blocks = pack(grid.cells, grid.n_rows, grid.n_columns, widths, [len(own) for own in strips],
                   max_width=spec.max_width_px - 2, max_rows=spec.max_rows, max_strips=spec.max_strips,
-                  max_tall=_MAX_TALL, step=spec.width_step_px)  # fmt: skip
+                  step=spec.width_step_px)  # fmt: skip
     return [_drawn(grid, strips, block, spec) for block in blocks]
 
 

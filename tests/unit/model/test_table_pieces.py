@@ -23,7 +23,7 @@ from gravityocr.model.table_pieces import (
     split_table,
 )
 
-SPEC = TablePieceSpec(max_rows=8)
+SPEC = TablePieceSpec(max_width_px=640, max_rows=8, max_strips=6)
 SIZE = 20
 
 
@@ -232,10 +232,10 @@ def test_a_row_taller_than_any_piece_is_continued() -> None:
     both.paste(tall, (0, image.height))
     pieces = split_table(both, SPEC)
     continued = [piece for piece in pieces if GridCell(1, 1, 1, 1) in piece.cells]
-    assert len(continued) == 3
-    assert all(piece.image.height <= 12 * 32 for piece in pieces)
+    assert len(continued) == 5
+    assert all(piece.image.height <= 6 * 32 for piece in pieces)
     texts = [piece_markup(piece, ["part"] * len(piece.cells)) for piece in pieces]
-    assert join_table(texts, pieces).count("part part part") == 2
+    assert join_table(texts, pieces).count("part part part part part") == 2
 
 
 def test_a_bad_spec_is_refused() -> None:
@@ -261,6 +261,10 @@ def test_rows_come_one_by_one_but_for_those_that_a_cell_spans() -> None:
     for x, y, text in ((20, 54, "alpha"), (145, 34, "b1"), (240, 34, "c1"), (145, 74, "b2"), (240, 74, "c2"),
                        (20, 114, "beta"), (145, 114, "b3"), (240, 114, "c3")):  # fmt: skip
         draw.text((x, y), text, font=ImageFont.load_default(SIZE), fill=0, anchor="ls")
-    pieces = split_table(image, TablePieceSpec())
+    pieces = split_table(image, TablePieceSpec(max_strips=2))
     assert [piece.rows for piece in pieces] == [range(0, 2), range(2, 3)]
     assert GridCell(0, 0, 2, 1) in pieces[0].cells
+    pieces = split_table(image, TablePieceSpec())
+    assert [piece.rows for piece in pieces] == [range(i, i + 1) for i in range(3)], "two rows do not fit a single strip"
+    texts = [piece_markup(piece, [f"{c.row},{c.column}" for c in piece.cells]) for piece in pieces]
+    assert join_table(texts, pieces).startswith('<table><tr><td rowspan="2">0,0</td><td>0,1</td>')

@@ -83,8 +83,9 @@ def test_harvested_tables_keep_spans_and_drop_the_unusable() -> None:
     assert [cell.kind for cell in table.cells] == ["head", "head", "text", "number", "text", "number", "text"]
 
 
-def test_pool_round_trip_and_new_texts(tmp_path: Path, corpus: Corpus) -> None:
-    pages = [tmp_path / f"{number}.html" for number in range(60)]
+def test_pool_round_trip_and_new_texts(tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the split hangs on the names of the files
+    pages = [Path(f"pages-{number}.html") for number in range(60)]
     for number, page in enumerate(pages):
         page.write_bytes(DOCUMENT.replace(b"Name", b"Name %d" % number))
     assert harvest([*pages, pages[0]], tmp_path / POOL_NAME) == 60  # the repeated page adds nothing
@@ -94,7 +95,7 @@ def test_pool_round_trip_and_new_texts(tmp_path: Path, corpus: Corpus) -> None:
     assert held_out
     assert not {table.source for table in train} & {table.source for table in held_out}
     content, rng = TableContent(corpus, train), np.random.default_rng(0)
-    real = [table for table in (content.table(rng) for _ in range(200)) if table.source.startswith(str(tmp_path))]
+    real = [table for table in (content.table(rng) for _ in range(200)) if table.source.startswith("pages-")]
     assert any(table.source.endswith("(new texts)") for table in real)
     assert any(table in train for table in real)
     assert all(is_complete(table.cells, table.n_rows, table.n_columns) for table in real)
