@@ -29,8 +29,8 @@ class TablePieceSpec:
     A piece has at most `max_rows` rows, those that a cell spans counted once, and `max_strips` lines of text; short
     pieces matter, since a drafter loses count on the way.
 
-    *Units*: pixels. `line_ink_px` is ascender to descender, `width_step_px` is what a piece's width is a multiple of; it
-    divides `max_width_px`.
+    *Units*: pixels. `line_ink_px` is ascender to descender, `width_step_px` is what a piece's width is a multiple of;
+    it divides `max_width_px`.
     """
 
     line_height_px: int = 32
