@@ -25,13 +25,22 @@ CUT = ("truncated", "loop_cut")
 MEANS = ("teds", "teds_struct", "cdm", "cdm_strict")
 _FOLDS = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-"})
 _CJK = "\u3000-\u303f\u3400-\u9fff\uff00-\uffef"
+_INLINE = re.compile(r"\$[^$]+\$")
+_BLANK = re.compile(r"(\\[A-Za-z]+)\s+(?=[A-Za-z])|\s+")
 _SPACE_BESIDE_CJK = re.compile(rf"(?<=[{_CJK}])\s+|\s+(?=[{_CJK}])")
 
 
 def fold_forms(text: str) -> str:
-    """Fold compatibility forms, dashes and quotes, and drop spaces beside Chinese: no reader calls these errors."""
-    unspaced = _SPACE_BESIDE_CJK.sub("", text)
+    """Fold compatibility forms, dashes and quotes, and drop spaces beside Chinese and those of inline formulas.
+
+    No reader calls these errors; a blank of LaTeX counts only between a command and a letter.
+    """
+    unspaced = _INLINE.sub(_without_blanks, _SPACE_BESIDE_CJK.sub("", text))
     return fold_whitespace(unicodedata.normalize("NFKC", unspaced).translate(_FOLDS))
+
+
+def _without_blanks(formula: re.Match[str]) -> str:
+    return _BLANK.sub(lambda match: f"{match[1]} " if match[1] else "", formula[0].replace("$ ", "$").replace(" $", "$"))
 
 
 def score_answer(case: Case, answer: str) -> Row:

@@ -36,6 +36,7 @@ def read(truth: str, answer: str, task: Task = "text", **fields: Any) -> crop_sc
         ("侵蚀 沟道 ， 级别", "侵蚀沟道,级别"),
         ("用 Python 写", "用Python写"),
         ("a  b\nc", "a b c"),
+        (r"so $ x \in  A, \, y $ holds", r"so $x\in A,\,y$ holds"),
     ],
 )
 def test_forms_that_fold(text: str, folded: str) -> None:
