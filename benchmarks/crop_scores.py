@@ -40,7 +40,7 @@ def fold_forms(text: str) -> str:
 
 
 def _without_blanks(formula: re.Match[str]) -> str:
-    return _BLANK.sub(lambda match: f"{match[1]} " if match[1] else "", formula[0].replace("$ ", "$").replace(" $", "$"))
+    return _BLANK.sub(lambda match: f"{match[1]} " if match[1] else "", formula[0])
 
 
 def score_answer(case: Case, answer: str) -> Row:
