@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from gravityocr.cli import app
 from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
+from gravityocr.model.checkpoint import resolve_checkpoint
 
 CROPS = Path(__file__).parents[1] / "data" / "crops"
 SAMPLE = Path(__file__).parents[2] / "src" / "gravityocr" / "samples" / "sample_page.png"
@@ -26,6 +28,14 @@ def run(*args: object) -> tuple[int, str]:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stdout
+
+
+def text_only(folder: Path) -> Path:
+    """Write the embedded checkpoint as one that claims text only."""
+    shutil.copytree(resolve_checkpoint("nano"), folder)
+    settings = json.loads((folder / "block_diffusion.json").read_text(encoding="utf-8"))
+    (folder / "block_diffusion.json").write_text(json.dumps(settings | {"tasks": ["text"]}), encoding="utf-8")
+    return folder
 
 
 def make_pdf(path: Path, n_pages: int) -> Path:
@@ -55,10 +65,16 @@ def test_parse_the_sample_page(tmp_path):
     labels = {region["label"] for region in data["pages"][0]["regions"]}
     assert {"text", "table"} <= labels
     assert markdown.startswith("#")
-    # What the checkpoint does not read stays as a picture.
+    assert {region["status"] for region in data["pages"][0]["regions"]} == {"ok"}
+    assert "<table><tr><td>" in markdown
+
+
+def test_what_the_checkpoint_does_not_read_stays_as_a_picture(tmp_path):
+    code, _ = run("parse", SAMPLE, "-o", tmp_path, "--checkpoint", text_only(tmp_path / "text-only"))
+    data = json.loads((tmp_path / "sample_page" / "sample_page.json").read_text(encoding="utf-8"))
     skipped = [region for region in data["pages"][0]["regions"] if region["status"] == "skipped"]
-    assert skipped and all((tmp_path / "sample_page" / region["image"]).is_file() for region in skipped)
-    assert all(region["error"] for region in skipped)
+    assert code == 0 and {region["label"] for region in skipped} >= {"table"}
+    assert all((tmp_path / "sample_page" / region["image"]).is_file() and region["error"] for region in skipped)
 
 
 def test_pages_are_reported_one_by_one(tmp_path):
@@ -158,7 +174,8 @@ def test_recognize_modes_agree(tmp_path):
 
 
 def test_unclaimed_task_is_skipped_with_a_reason(tmp_path):
-    code, out = run("recognize", CROPS / "line_00.png", "--task", "table", "--json")
+    arguments = ("recognize", CROPS / "line_00.png", "--task", "table", "--json")
+    code, out = run(*arguments, "--checkpoint", text_only(tmp_path / "text-only"))
     row = json.loads(out)[0]
     assert code == 1 and row["status"] == "skipped" and "tasks: text" in row["error"]
 
@@ -191,4 +208,4 @@ def test_checkpoint_info():
     report = json.loads(out)
     assert code == 0
     assert report["n_parameters"] > 1e6
-    assert report["block_diffusion"]["tasks"] == ["text"]
+    assert report["block_diffusion"]["tasks"] == ["text", "formula", "table"]
