@@ -22,9 +22,11 @@ def root() -> None:
 def info(name: Annotated[str, typer.Argument(help="'nano' or a checkpoint folder.")] = "nano") -> None:
     """Load a checkpoint, check it, and print what it holds as JSON."""
     loaded = load_checkpoint(name)
+    head = loaded.draft_head
     report = {
         "path": str(loaded.path),
         "n_parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "n_draft_head_parameters": sum(p.numel() for p in head.parameters()) if head is not None else None,
         "stop_ids": sorted(loaded.stop_ids),
         "block_diffusion": dump_block_diffusion(loaded.diffusion),
         "network": asdict(loaded.model.config),

@@ -98,7 +98,8 @@ class Engine:
         if wanted is None:
             wanted = self.checkpoint.diffusion.draft_head
         if wanted and head is None:
-            raise ConfigError(f"{self.checkpoint.path} has no {DRAFT_HEAD_FILE}; switch it off, or train one")
+            remedy = "switch the head off (--draft-head off), or train one (gravityocr train CONFIG --draft-head DIR)"
+            raise ConfigError(f"{self.checkpoint.path} has no {DRAFT_HEAD_FILE}: {remedy}")
         return head if wanted else None
 
     @classmethod

@@ -79,7 +79,7 @@ def load_draft_head(folder: Path, hidden_size: int, vocab_size: int, dtype: torc
     file = folder / DRAFT_HEAD_FILE
     if not file.exists():
         return None
-    remedy = "train it again on this checkpoint, or remove it"
+    remedy = "train it again on this checkpoint, or remove it and set draft_head to false in block_diffusion.json"
     try:
         with safe_open(str(file), framework="pt") as handle:
             tensors = {key: handle.get_tensor(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no mapping)
@@ -92,5 +92,5 @@ def load_draft_head(folder: Path, hidden_size: int, vocab_size: int, dtype: torc
         head.load_state_dict(tensors, assign=True)
     except (SafetensorError, OSError, KeyError, IndexError, ValueError, RuntimeError) as error:
         what = " ".join(str(error).split())
-        raise CheckpointError(f"{file} is no draft head of this checkpoint ({what}); {remedy}") from error
+        raise CheckpointError(f"{file} is broken or belongs to another checkpoint ({what}); {remedy}") from error
     return head.to(device=device, dtype=dtype).eval().requires_grad_(False)

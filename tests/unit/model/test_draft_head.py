@@ -78,7 +78,7 @@ def test_a_head_that_cannot_be_used_is_refused(tmp_path: Path, damage: str) -> N
         file.mkdir()
     else:
         save_file(tensors, str(file))
-    with pytest.raises(CheckpointError, match=f"{DRAFT_HEAD_FILE} is no draft head"):
+    with pytest.raises(CheckpointError, match=f"{DRAFT_HEAD_FILE} is broken or belongs"):
         load_draft_head(tmp_path, HIDDEN, VOCAB, torch.float32, "cpu")
 
 
