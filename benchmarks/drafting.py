@@ -3,8 +3,9 @@
     python -m benchmarks.drafting --cases DIR --block-size 16 --json
 
 Every round of self-speculation is traced. A draft at offset j is *reached* when all before it held; the rate at j is
-the share of the reached ones that hold too. A first rejection *repeats* where it drafts the token before it again,
-*skips* where it drafts the one behind it, and is *other* else. Density is tokens per vision cell of the piece.
+the share of the reached ones that hold too. The rate by place counts them by where they stand in the piece. A first
+rejection *repeats* where it drafts the token before it again, *skips* where it drafts the one behind it, and is *other*
+else. Density is tokens per vision cell of the piece.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gravityocr.engine.engine import CropRun, Engine, EngineConfig
 from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError, InputError
 
 DENSITIES = (0.5, 1.0, 1.4, 2.0)
+PLACES = 6  # tokens of a piece that are counted together
 
 
 @dataclass
@@ -36,6 +38,8 @@ class Tally:
     n_accepted: int = 0
     reached: Counter[int] = field(default_factory=Counter)
     held: Counter[int] = field(default_factory=Counter)
+    reached_at: Counter[int] = field(default_factory=Counter)
+    held_at: Counter[int] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, sequence: Decoded) -> None:
@@ -53,9 +57,12 @@ class Tally:
         """Count one round whose a0 is token `place` of the piece; what lies behind its end says nothing."""
         n_known = min(len(ids) - place - 1, len(one.drafts))
         for j in range(n_known):
+            at = (place + 1 + j) // PLACES * PLACES
             self.reached[j + 1] += 1
+            self.reached_at[at] += 1
             if one.drafts[j] == ids[place + 1 + j]:
                 self.held[j + 1] += 1
+                self.held_at[at] += 1
                 continue
             self.reasons[_reason(one.drafts[j], ids, place + 1 + j)] += 1
             break
@@ -68,6 +75,7 @@ class Tally:
             "accepted_per_round": self.n_accepted / self.n_rounds if self.n_rounds else None,
             "n_tokens": self.n_tokens,
             "rate_at_offset": {j: self.held[j] / self.reached[j] for j in sorted(self.reached)},
+            "rate_at_place": {at: self.held_at[at] / self.reached_at[at] for at in sorted(self.reached_at)},
             "first_rejections": {name: n / n_rejected for name, n in sorted(self.reasons.items())},
         }
 

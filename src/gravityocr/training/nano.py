@@ -17,14 +17,14 @@ from gravityocr.model.rope import inverse_frequencies
 from gravityocr.model.text import TextConfig
 from gravityocr.model.vision import VisionBlock, VisionConfig
 from gravityocr.training.synthetic.latex_vocabulary import LATEX_TOKENS, MERGED_LATEX_TOKENS
-from gravityocr.training.synthetic.table_tags import MERGED
+from gravityocr.training.synthetic.table_tags import MERGED_TAGS
 
 EOS_TOKEN = "<|endoftext|>"
 SPECIAL_TOKENS = (
     EOS_TOKEN, "<|user|>", "<|assistant|>", "[gMASK]", "<sop>", "<|begin_of_image|>", "<|end_of_image|>", IMAGE_TOKEN,
     "<|begin_of_video|>", "<|end_of_video|>", "<|video|>", MASK_TOKEN,
 )  # fmt: skip
-TABLE_TOKENS = ("<tr>", "</tr>", "<td>", "</td>", "<td", ' colspan="', ' rowspan="', *MERGED.values())
+TABLE_TOKENS = ("<tr>", "</tr>", "<td>", "</td>", "<td", ' colspan="', ' rowspan="', *MERGED_TAGS)
 MARKUP_TOKENS = (*TABLE_TOKENS, *LATEX_TOKENS, *MERGED_LATEX_TOKENS)
 VOCAB_SIZE = 640
 IMAGE_SPEC = ImageSpec(

@@ -16,12 +16,13 @@ from gravityocr.training.nano import MARKUP_TOKENS
 from gravityocr.training.synthetic.charset import CHARSET
 from gravityocr.training.synthetic.latex_vocabulary import MERGED_LATEX_TOKENS
 from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
-from gravityocr.training.synthetic.table_tags import MERGED
+from gravityocr.training.synthetic.table_tags import MERGED_TAGS
 
 CELL_PX = 16
 _PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
 _KNOWN = frozenset(CHARSET) | frozenset(MARKUP_TOKENS)
-_KNOWN_MARKUP = frozenset(MARKUP_TOKENS) - frozenset(MERGED.values()) - frozenset(MERGED_LATEX_TOKENS)
+# Shards hold single tokens; they are merged when they are drawn.
+_SINGLE_MARKUP = frozenset(MARKUP_TOKENS).difference(MERGED_TAGS, MERGED_LATEX_TOKENS)
 _SHEET_PX = 1600
 _CAPTION_CHARS = 230
 
@@ -85,7 +86,7 @@ def shard_stats(folders: Sequence[Path]) -> dict[str, Any]:
         "n_bytes": sum(file.stat().st_size for file in files),
         "tasks": {task: tally.report() for task, tally in sorted(tallies.items())},
         "unknown_tokens": dict(unknown.most_common()),
-        "unused_commands": sorted(token for token in _KNOWN_MARKUP if not known[token]),
+        "unused_commands": sorted(token for token in _SINGLE_MARKUP if not known[token]),
     }
 
 

@@ -6,15 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from gravityocr.training.synthetic.merged_tokens import merge_tokens
 from gravityocr.training.synthetic.shards import RenderedSample
 
-MERGED = {
-    ("<tr>", "<td>"): "<tr><td>",
-    ("<tr>", "<td"): "<tr><td",
-    ("</td>", "<td>"): "</td><td>",
-    ("</td>", "<td"): "</td><td",
-    ("</td>", "</tr>"): "</td></tr>",
-}
+MERGED_TAGS = ("<tr><td>", "<tr><td", "</td><td>", "</td><td", "</td></tr>")
+_MERGED = frozenset(MERGED_TAGS)
 _RULE_LEVEL = 110
 _RULE_SHARE = 0.93
 
@@ -24,21 +20,14 @@ def with_merged_tags(sample: RenderedSample) -> RenderedSample:
 
     A draft holds where every token has a place of its own: three tags between two cells share one.
     """
-    tokens: list[str] = []
-    rows: list[int] = []
-    at = 0
-    while at < len(sample.tokens):
-        merged = MERGED.get((sample.tokens[at], sample.tokens[at + 1])) if at + 1 < len(sample.tokens) else None
-        tokens.append(merged or sample.tokens[at])
-        rows.append(at)
-        at += 2 if merged else 1
-    centers = sample.centers_px[rows].copy()
-    tags = [i for i, token in enumerate(tokens) if token.startswith(("<tr>", "</td>"))]
+    sample = merge_tokens(sample, _MERGED)
+    centers = sample.centers_px
+    tags = [i for i, token in enumerate(sample.tokens) if token.startswith(("<tr>", "</td>"))]
     rules = rule_columns(sample.image)
     if len(rules) == len(tags):
         middle = sample.image.shape[0] / 2
         centers[tags] = [(x, middle) for x in rules]
-    return replace(sample, tokens=tuple(tokens), centers_px=centers)
+    return replace(sample, centers_px=centers)
 
 
 def rule_columns(image: np.ndarray) -> list[float]:

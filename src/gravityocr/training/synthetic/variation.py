@@ -11,7 +11,7 @@ from gravityocr.config import check_numbers
 from gravityocr.model.formula_pieces import FormulaPieceSpec, framed, placement, type_height
 from gravityocr.training.synthetic.degrade import degrade
 from gravityocr.training.synthetic.formula_parts import formula_part
-from gravityocr.training.synthetic.latex_merges import with_merged_latex
+from gravityocr.training.synthetic.merged_tokens import with_merged_latex
 from gravityocr.training.synthetic.shards import RenderedSample
 from gravityocr.training.synthetic.table_tags import with_merged_tags
 

@@ -1,4 +1,4 @@
-"""LaTeX in merged tokens."""
+"""Markup in merged tokens."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from gravityocr.training.nano import MARKUP_TOKENS, build_tokenizer
 from gravityocr.training.synthetic.charset import CHARSET
-from gravityocr.training.synthetic.latex_merges import with_merged_latex
 from gravityocr.training.synthetic.latex_vocabulary import LATEX_TOKENS, MERGED_LATEX_TOKENS
+from gravityocr.training.synthetic.merged_tokens import with_merged_latex
 from gravityocr.training.synthetic.shards import RenderedSample
 
 

@@ -1,4 +1,4 @@
-"""LaTeX as the network writes it: tokens that show one glyph together are one token."""
+"""Markup as the network writes it: tokens that show one glyph, or one rule, together are one token."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from gravityocr.training.synthetic.latex_vocabulary import MERGED_LATEX_TOKENS
 from gravityocr.training.synthetic.shards import RenderedSample
 
-_MERGED = frozenset(MERGED_LATEX_TOKENS)
+_LATEX = frozenset(MERGED_LATEX_TOKENS)
 _LONGEST = 4  # tokens of a script of one glyph
 
 
-def with_merged_latex(sample: RenderedSample) -> RenderedSample:
-    """Return a sample whose LaTeX is written in merged tokens, from left to right and the longest first.
+def merge_tokens(sample: RenderedSample, merged: frozenset[str]) -> RenderedSample:
+    """Return a sample whose target is written in merged tokens, from left to right and the longest first.
 
     A merged token lies where its glyph does.
     """
@@ -23,7 +23,7 @@ def with_merged_latex(sample: RenderedSample) -> RenderedSample:
     centers: list[np.ndarray] = []
     at = 0
     while at < len(sample.tokens):
-        length = _merged_length(sample.tokens, at)
+        length = _merged_length(sample.tokens, at, merged)
         tokens.append("".join(sample.tokens[at : at + length]))
         part = sample.centers_px[at : at + length]
         seen = part[~np.isnan(part[:, 0])]
@@ -33,9 +33,14 @@ def with_merged_latex(sample: RenderedSample) -> RenderedSample:
     return replace(sample, tokens=tuple(tokens), centers_px=places)
 
 
-def _merged_length(tokens: Sequence[str], at: int) -> int:
+def with_merged_latex(sample: RenderedSample) -> RenderedSample:
+    """Return a sample whose LaTeX is written in merged tokens."""
+    return merge_tokens(sample, _LATEX)
+
+
+def _merged_length(tokens: Sequence[str], at: int, merged: frozenset[str]) -> int:
     """Return how many tokens from `at` on are one."""
     for length in range(min(_LONGEST, len(tokens) - at), 1, -1):
-        if "".join(tokens[at : at + length]) in _MERGED:
+        if "".join(tokens[at : at + length]) in merged:
             return length
     return 1
