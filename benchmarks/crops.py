@@ -24,7 +24,7 @@ from benchmarks.crop_baselines import BASELINES, Baseline, open_baselines
 from benchmarks.crop_scores import Row, about, add_cdm, score, score_answer, summarize, summarize_quality
 from benchmarks.crop_tables import decoding_table, quality_table
 from gravityocr.benchmark.cases import Case, load_cases
-from gravityocr.benchmark.speed import machine
+from gravityocr.benchmark.protocol import machine
 from gravityocr.engine.engine import Engine, EngineConfig
 from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError, InputError
 
@@ -41,7 +41,7 @@ def measure(
 
     Returns the scores of the checkpoint, of each baseline, and what could not be read.
     """
-    oracle = engine.with_decode("ar", draft_head=False)
+    oracle = engine.with_config(decode="ar", draft_head=False)
     rows: list[Row] = []
     others: dict[str, list[Row]] = {baseline.name: [] for baseline in baselines}
     failed: list[dict[str, str]] = []

@@ -30,7 +30,7 @@ from benchmarks.crop_baselines import Tesseract
 from benchmarks.crop_tables import format_table
 from gravityocr.api import GravityOCR
 from gravityocr.benchmark.cases import LANGUAGES
-from gravityocr.benchmark.speed import machine
+from gravityocr.benchmark.protocol import machine
 from gravityocr.document import Document
 from gravityocr.engine.engine import MAX_THREADS, Engine
 from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError, InputError

@@ -21,7 +21,7 @@ from apted import APTED, Config
 from lxml import html
 from rapidfuzz.distance import Levenshtein
 
-from gravityocr.benchmark.speed import machine
+from gravityocr.benchmark.protocol import machine
 from gravityocr.metrics.teds import score_teds
 
 BOUNDARY = (

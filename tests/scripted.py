@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gravityocr.decoding import Request
+from gravityocr.decoding import Request, SequenceOptions
 
 VOCAB = 12
 MASK = 11
@@ -136,7 +136,9 @@ class ScriptedSlots:
         self.retired: dict[int, Memory] = {}
         self.n_steps = 0
 
-    def step(self, tokens: Tensor, start: Tensor, limits: Tensor) -> Tensor:
+    def step(
+        self, tokens: Tensor, start: Tensor, limits: Tensor, spans: Tensor | None = None, offsets: Tensor | None = None
+    ) -> Tensor:
         n_sequences, n_rows = tokens.shape
         assert n_sequences == len(self.live) > 0, "a finished sequence stayed, or a running one left"
         assert limits.shape == tokens.shape and start.shape == (n_sequences,)
@@ -144,9 +146,22 @@ class ScriptedSlots:
         self.n_steps += 1
         logits = torch.zeros((n_sequences, n_rows, VOCAB))
         logits[..., MASK] = 50.0
-        rows = zip(self.live, tokens.tolist(), start.tolist(), limits.tolist(), strict=True)
-        for b, (memory, row_tokens, first, row_limits) in enumerate(rows):
-            for i, (token, logit) in enumerate(self._answers(memory, row_tokens, first, row_limits)):
+        if spans is None:  # rows that see what is behind them are one block behind x0
+            slots = start[:, None] + torch.arange(n_rows)
+            last = limits.amax(dim=1, keepdim=True)
+            opens = (limits > slots).any(dim=1, keepdim=True) | (tokens == MASK)
+            opens = opens & (slots > start[:, None]) & (limits == last)
+            spans = torch.stack(
+                [torch.where(opens, start[:, None] + 1, slots), torch.where(opens, last, slots)], dim=-1
+            )
+            offsets = torch.zeros_like(tokens)
+            limits = torch.where(opens, start[:, None], limits)
+        assert offsets is not None
+        rows = zip(
+            self.live, tokens.tolist(), start.tolist(), limits.tolist(), spans.tolist(), offsets.tolist(), strict=True
+        )
+        for b, (memory, *row) in enumerate(rows):
+            for i, (token, logit) in enumerate(self._answers(memory, *row)):
                 logits[b, i, token] = logit
                 if token % 2:
                     logits[b, i, ORDINARY[-1]] = logit
@@ -154,29 +169,62 @@ class ScriptedSlots:
 
     def keep(self, rows: Tensor) -> None:
         kept = rows.tolist()
-        assert kept == sorted(set(kept)) and all(0 <= row < len(self.live) for row in kept)
+        assert len(kept) == len(set(kept)) and all(0 <= row < len(self.live) for row in kept)
         for row, memory in enumerate(self.live):
             if row not in kept:
                 assert memory.index not in self.retired, "retired twice"
                 self.retired[memory.index] = memory
+        moved = [row for place, row in enumerate(kept) if place != row]
+        assert all(row >= len(kept) for row in moved), "a row moved although its place stayed in use"
         self.live = [self.live[row] for row in kept]
 
-    def _answers(self, memory: Memory, tokens: list[int], start: int, limits: list[int]) -> list[tuple[int, float]]:
+    def join(self, scripts: Sequence[Script]) -> None:
+        """Append sequences whose prefill is done."""
+        first = len(self.live) + len(self.retired)
+        self.live += [Memory(first + i, script) for i, script in enumerate(scripts)]
+
+    def _answers(
+        self,
+        memory: Memory,
+        tokens: list[int],
+        start: int,
+        limits: list[int],
+        spans: list[list[int]],
+        offsets: list[int],
+    ) -> list[tuple[int, float]]:
+        """Answer each row by what it sees.
+
+        A row that sees the slots up to its own is causal. Any other one sees the slots up to a limit and those of its
+        span; it must be placed as if the span followed the limit.
+        """
         end = start + len(tokens)
         assert end <= self.capacity, "wrote past the capacity"
         assert memory.n_pure() >= start, f"sequence {memory.index}: K/V below slot {start} is not causal"
-        cached = memory.tokens(start)
-        for i, (token, limit) in enumerate(zip(tokens, limits, strict=True)):
+        for i, (token, limit, (first, last)) in enumerate(zip(tokens, limits, spans, strict=True)):
             assert 0 <= token < VOCAB, "not a token"
-            assert start + i <= limit < end, "a row must see itself and no slot behind the window"
-            memory.write(start + i, token, causal=limit == start + i)
+            assert first <= start + i <= last < end, "a row must see itself and no slot behind the window"
+            assert limit <= start + i, "a row sees what is behind it through its span only"
+            causal = limit == start + i or (first, last, limit) == (start + i, start + i, start + i - 1)
+            memory.write(start + i, token, causal=causal and last == start + i and offsets[i] == 0)
         n_pure = memory.n_pure()
         answers = []
-        for i, limit in enumerate(limits):
+        for i, (limit, (first, last)) in enumerate(zip(limits, spans, strict=True)):
             if start + i < n_pure and tokens[i] != MASK:
-                answers.append((memory.script.next_token(cached + tokens[: i + 1]), 5.0))
-            else:
-                answers.append(memory.script.fill(cached, tokens[: limit - start + 1], i))
+                answers.append((memory.script.next_token(memory.tokens(start + i + 1)), 5.0))
+                continue
+            if limit == start + i:  # a causal row over what is not causal
+                answers.append((ORDINARY[0], 1.0))
+                continue
+            if last == first and tokens[i] != MASK:  # fills the rectangle up
+                answers.append((ORDINARY[0], 1.0))
+                continue
+            assert limit < n_pure and first > limit, "a mask row sees what is not causal"
+            place = start + i - first  # in its block
+            assert start + i + offsets[i] == limit + 1 + place, "a mask row is not placed behind its boundary"
+            seen = memory.tokens(limit + 1)
+            answers.append(
+                memory.script.fill(seen[:-1], [seen[-1], *tokens[first - start : last - start + 1]], place + 1)
+            )
         return answers
 
 
@@ -188,14 +236,12 @@ def greedy_ids(script: Script, max_tokens: int) -> list[int]:
     return ids
 
 
-def make_request(scripts: Sequence[Script], max_tokens: Sequence[int], block_size: int) -> Request:
+def make_request(scripts: Sequence[Script], max_tokens: Sequence[int], block_size: int, **more: object) -> Request:
     """Return the request of sequences whose prefill has just yielded y_1."""
     return Request(
-        lens=torch.tensor([len(script.prefix) for script in scripts]),
-        first=torch.tensor([script.next_token(script.prefix) for script in scripts]),
-        max_tokens=torch.tensor(list(max_tokens)),
-        stop_ids=STOPS,
-        block_size=block_size,
+        lens=torch.tensor([len(script.prefix) for script in scripts], dtype=torch.long),
+        first=torch.tensor([script.next_token(script.prefix) for script in scripts], dtype=torch.long),
+        options=tuple(SequenceOptions(n, STOPS, block_size, **more) for n in max_tokens),  # type: ignore[arg-type]
         mask_id=MASK,
     )
 

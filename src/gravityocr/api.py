@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gravityocr.document import Crop, Document, Page, Recognition, Task
@@ -11,7 +12,7 @@ from gravityocr.errors import ConfigError
 from gravityocr.pipeline.convert import ImageSink, PipelineConfig, convert
 from gravityocr.pipeline.layout import LayoutDetector, WholePage
 from gravityocr.pipeline.layout_cdla import CdlaDetector
-from gravityocr.pipeline.source import PageRanges
+from gravityocr.pipeline.source import PageRanges, SourceConfig
 
 LAYOUTS = ("auto", "cdla", "none")
 
@@ -41,8 +42,13 @@ class GravityOCR:
     def from_pretrained(cls, checkpoint: str = "nano", *, layout: str = "auto", engine: EngineConfig | None = None,
                         pipeline: PipelineConfig | None = None, dtype: str = "auto",
                         device: str = "cpu", n_threads: int | None = None) -> GravityOCR:  # fmt: skip
-        """Load a checkpoint (`nano` or a folder) and a layout detector; see `Engine.from_pretrained`."""
+        """Load a checkpoint (`nano` or a folder) and a layout detector; see `Engine.from_pretrained`.
+
+        Without a `pipeline` the text layer of PDF pages is read where the engine may draft from it.
+        """
         loaded = Engine.from_pretrained(checkpoint, engine, dtype, device, n_threads)
+        drafts = loaded.mode == "self-spec" and loaded.config.draft in ("auto", "text-layer")
+        pipeline = pipeline or PipelineConfig(source=SourceConfig(text_layer=drafts))
         return cls(loaded, build_detector(layout), pipeline)
 
     def parse(self, path: str | Path, *, pages: str | None = None, on_page: Callable[[Page], None] | None = None,
@@ -57,4 +63,4 @@ class GravityOCR:
 
     def recognize(self, crops: Sequence[Crop], task: Task | None = None) -> list[Recognition]:
         """Read crops of regions; `task`, if given, replaces each crop's own."""
-        return self.engine.recognize([Crop(crop.image, task or crop.task) for crop in crops])
+        return self.engine.recognize([replace(crop, task=task or crop.task) for crop in crops])

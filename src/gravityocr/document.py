@@ -21,19 +21,12 @@ PageStatus = Literal["ok", "partial", "failed"]
 
 
 @dataclass(frozen=True)
-class Crop:
-    """The pixels of one region and the task to read them with."""
-
-    image: Image
-    task: Task = "text"
-
-
-@dataclass(frozen=True)
 class Recognition:
     """What a recognizer returns for one crop.
 
     `ids` holds the token ids of each piece that the crop was split into. `n_forwards` counts the decode
-    forwards that the crop took part in, summed over its pieces. *Units*: `seconds` maps `vision`, `prefill` and
+    forwards that the crop took part in, summed over its pieces, as are rounds, accepted drafts, `n_hits` (rounds whose
+    drafts came with the forward before) and `n_guarded` (tokens that fp32 decided). *Units*: `seconds` maps `vision`, `prefill` and
     `decode` to seconds.
     """
 
@@ -44,6 +37,8 @@ class Recognition:
     n_forwards: int = 0
     n_rounds: int = 0
     n_accepted: int = 0
+    n_hits: int = 0
+    n_guarded: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     ids: tuple[tuple[int, ...], ...] = ()
 
@@ -134,6 +129,30 @@ class Box:
 
         x0, y0 = scaled(self.x0, width), scaled(self.y0, height)
         return x0, y0, scaled(self.x1, width), scaled(self.y1, height)
+
+
+@dataclass(frozen=True)
+class PlacedText:
+    """A word, or a run of words, that is already known, and where it stands.
+
+    *Units*: pixels of the image that it goes with, the page's or the crop's. `text` has no blanks at its ends.
+    """
+
+    text: str
+    box: Box
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The pixels of one region, the task to read them with, and what a text layer says of it.
+
+    `text_layer` is in the reading order of its source, its boxes in pixels of `image`. It only ever helps drafting:
+    what is read does not depend on it.
+    """
+
+    image: Image
+    task: Task = "text"
+    text_layer: tuple[PlacedText, ...] = ()
 
 
 @dataclass(frozen=True)

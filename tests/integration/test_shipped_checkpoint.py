@@ -57,7 +57,7 @@ def engine():
 def own(engine):
     cases = load_cases(CROPS)
     crops = [case.crop() for case in cases]
-    return cases, engine.recognize(crops), engine.with_decode("ar").recognize(crops)
+    return cases, engine.recognize(crops), engine.with_config(decode="ar").recognize(crops)
 
 
 def test_size():
@@ -82,7 +82,7 @@ def test_own_crops_are_read_and_drafted(own):
 
 def test_own_crops_direct_diffusion_ends(engine):
     cases = load_cases(CROPS, limit=4)
-    answers = engine.with_decode("diffusion").recognize([case.crop() for case in cases])
+    answers = engine.with_config(decode="diffusion").recognize([case.crop() for case in cases])
     assert all(answer.status == "ok" and answer.text for answer in answers)
     assert all(math.isfinite(answer.tpf) for answer in answers)
 
@@ -90,7 +90,7 @@ def test_own_crops_direct_diffusion_ends(engine):
 def test_handed_crops(engine, cases_dir):
     cases = load_cases(cases_dir)
     crops = [case.crop() for case in cases]
-    drafted, reference = engine.recognize(crops), engine.with_decode("ar").recognize(crops)
+    drafted, reference = engine.recognize(crops), engine.with_config(decode="ar").recognize(crops)
     assert [answer.ids for answer in drafted] == [answer.ids for answer in reference]
     # The checkpoint claims English; on other scripts it writes noise, which no drafter foresees.
     english = [pair for pair in zip(cases, drafted, strict=True) if pair[0].language == "english"]

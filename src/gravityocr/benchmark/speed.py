@@ -1,135 +1,120 @@
-"""Decode speed: modes side by side in one run, on the same crops, medians over repeats."""
+"""Speed of crops: modes side by side in one run, decode only or from pixels to text."""
 
 from __future__ import annotations
 
-import os
-import platform
-import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gravityocr.benchmark.cases import Case
-from gravityocr.document import Recognition
-from gravityocr.errors import InputError
+from gravityocr.benchmark.costs import CostTable, ForwardTimer, RoundShape, cost_section, n_together
+from gravityocr.benchmark.protocol import (
+    DECODE,
+    REFERENCE,
+    REGION,
+    CropRun,
+    Reading,
+    crop_tables,
+    measure_crops,
+)
+from gravityocr.document import Crop
 from gravityocr.pipeline.recognizer import Recognizer
 
-DECODE_BOUNDARY = (
-    "decode only: from the first token of the prefill to the last token, all decode forwards, masks, argmax, "
-    "acceptance and bookkeeping; image opening, splitting, vision, prefill and text joining are outside; crops one "
-    "after another, the pieces of a crop together"
-)
-LENGTHS = ((0, 64), (64, 128), (128, 512), (512, None))
+OnCase = Callable[[int], None]
+SETTINGS = {"draft_steps": "draft-steps", "block_size": "blocks"}
+"""A setting that is varied -> the name of its measurement."""
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """All repeats of one mode on one case."""
+def decode_seconds(recognizer: Recognizer, crop: Crop) -> Reading:
+    """Read one crop; the seconds are those that the recognizer gives its decoding."""
+    answers = tuple(recognizer.recognize([crop]))
+    return Reading(answers, sum(answer.seconds.get("decode", 0.0) for answer in answers), {})
 
-    answer: Recognition
-    decode_s: tuple[float, ...]
+
+def region_seconds(recognizer: Recognizer, crop: Crop) -> Reading:
+    """Read one crop; the seconds are those of the whole call, and what no stage accounts for is `other`."""
+    started = time.perf_counter()
+    answers = tuple(recognizer.recognize([crop]))
+    seconds = time.perf_counter() - started
+    names = dict.fromkeys(name for answer in answers for name in answer.seconds)
+    stages = {name: sum(answer.seconds.get(name, 0.0) for answer in answers) for name in names}
+    return Reading(answers, seconds, {**stages, "other": seconds - sum(stages.values())})
 
 
 def bench_decode(
-    modes: Mapping[str, Recognizer], cases: Sequence[Case], repeats: int, on_case: Callable[[int], None] | None = None
+    modes: Mapping[str, Recognizer],
+    cases: Sequence[Case],
+    repeats: int,
+    on_case: OnCase | None = None,
+    *,
+    timer: ForwardTimer | None = None,
+    shapes: Mapping[str, RoundShape] | None = None,
+    one_by_one: bool = False,
+    simulated: bool = False,
 ) -> dict[str, Any]:
-    """Measure every mode on every case, the modes taking turns, and compare each with `ar`.
+    """Measure decoding alone, mode by mode, and compare each with `ar`.
 
-    A crop that cannot be read is listed in `failed` and leaves the others alone.
+    `timer` adds the cost of a forward by rows, and with it the speed-up to expect of each mode whose forwards have the
+    same `shapes` in every round; `one_by_one` says that no two sequences ran together.
 
     *Units*: seconds per token after each piece's first, which is the prefill's. Returns the JSON of `bench decode`.
     """
-    measured: dict[str, list[_Measured]] = {name: [] for name in modes}
-    read: list[Case] = []
-    failed: list[dict[str, str]] = []
-    for number, case in enumerate(cases):
-        try:
-            results = _measure(modes, case, repeats)
-        except InputError as error:
-            failed.append({"file": str(case.file), "error": str(error)})
-        else:
-            read.append(case)
-            for name, result in results.items():
-                measured[name].append(result)
-        if on_case:
-            on_case(number)
-    everything = list(range(len(read)))
-    kinds = sorted({case.kind for case in read})
-    return {
-        "modes": _table(measured, everything),
-        "by_kind": {kind: _table(measured, [i for i in everything if read[i].kind == kind]) for kind in kinds},
-        "by_length": _by_length(measured, everything),
-        "boundary": DECODE_BOUNDARY,
-        "repeats": repeats,
-        "n_crops": len(read),
-        "failed": failed,
-        "machine": machine(),
-    }
+    run = measure_crops(modes, cases, repeats, decode_seconds, on_case)
+    tables = crop_tables(run, DECODE.counts_first, simulated)
+    report = {**tables, "bench": DECODE.name, "boundary": DECODE.text, "repeats": repeats, "simulated": simulated}
+    if timer is not None and run.cases:
+        running = 1 if one_by_one else _running(run)
+        report["costs"] = _costs(timer, running, tables["modes"], shapes or {})
+    return report
 
 
-def _measure(modes: Mapping[str, Recognizer], case: Case, repeats: int) -> dict[str, _Measured]:
-    """Return all repeats of every mode on one case.
+def _running(run: CropRun) -> int:
+    """Return how many sequences of a crop ran together on average."""
+    reference = run.measured.get(REFERENCE) or next(iter(run.measured.values()))
+    return n_together([answer.ids for one in reference for answer in one.answers])
 
-    *Raises*: InputError where the crop cannot be opened, or a mode does not read it.
+
+def _costs(
+    timer: ForwardTimer, running: int, modes: Mapping[str, Any], shapes: Mapping[str, RoundShape]
+) -> dict[str, Any]:
+    """Measure forwards at batch 1 and at the number of sequences that ran together."""
+    rows = {n for shape in shapes.values() for n in (shape.draft_rows, shape.verify_rows)}
+    costs = CostTable.measure(timer, sorted({1, running}), rows)
+    return cost_section(costs, running, modes, shapes)
+
+
+def bench_region(
+    modes: Mapping[str, Recognizer], cases: Sequence[Case], repeats: int, on_case: OnCase | None = None
+) -> dict[str, Any]:
+    """Measure from a crop's pixels to its text, mode by mode. Returns the JSON of `bench region`."""
+    run = measure_crops(modes, cases, repeats, region_seconds, on_case)
+    tables = crop_tables(run, REGION.counts_first)
+    return {**tables, "bench": REGION.name, "boundary": REGION.text, "repeats": repeats, "simulated": False}
+
+
+def bench_settings(
+    setting: str,
+    reference: Recognizer,
+    values: Mapping[int, Recognizer],
+    cases: Sequence[Case],
+    repeats: int,
+    on_case: OnCase | None = None,
+) -> dict[str, Any]:
+    """Measure decoding at several values of one setting beside AR, all in one run.
+
+    Returns the JSON of `bench draft-steps` and `bench blocks`.
     """
-    crop = case.crop()
-    for recognizer in modes.values():
-        for answer in recognizer.recognize([crop]):  # warm-up
-            if answer.status in ("failed", "skipped"):
-                raise InputError(f"{case.file}: {answer.status}: {answer.error}")
-    runs: dict[str, list[Recognition]] = {name: [] for name in modes}
-    for _ in range(repeats):
-        for name, recognizer in modes.items():
-            runs[name].extend(recognizer.recognize([crop]))
+    modes = {REFERENCE: reference, **{str(value): reader for value, reader in values.items()}}
+    found = bench_decode(modes, cases, repeats, on_case)
+
+    def without_ar(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: row for name, row in table.items() if name != REFERENCE}
+
     return {
-        name: _Measured(answers[0], tuple(answer.seconds["decode"] for answer in answers))
-        for name, answers in runs.items()
-    }
-
-
-def _by_length(measured: Mapping[str, list[_Measured]], rows: list[int]) -> dict[str, Any]:
-    reference = next(iter(measured.values()))
-    tables = {}
-    for low, high in LENGTHS:
-        chosen = [i for i in rows if low <= reference[i].answer.n_tokens < (high or 10**9)]
-        if chosen:
-            tables[f"{low}-{high - 1}" if high else f">={low}"] = _table(measured, chosen)
-    return tables
-
-
-def _table(measured: Mapping[str, list[_Measured]], rows: list[int]) -> dict[str, Any]:
-    return {name: _summary(results, measured.get("ar"), rows) for name, results in measured.items()} if rows else {}
-
-
-def _summary(results: list[_Measured], reference: list[_Measured] | None, rows: list[int]) -> dict[str, Any]:
-    chosen = [results[i] for i in rows]
-    n_tokens = sum(one.answer.n_decoded for one in chosen)
-    n_forwards = sum(one.answer.n_forwards for one in chosen)
-    n_rounds = sum(one.answer.n_rounds for one in chosen)
-    # One total per repeat, so that the spread is that of whole passes over the crops.
-    totals = [sum(times) for times in zip(*(one.decode_s for one in chosen), strict=True)]
-    seconds = statistics.median(totals)
-    same = None
-    if reference:
-        same = sum(one.answer.ids == reference[i].answer.ids for i, one in zip(rows, chosen, strict=True))
-    return {
-        "s_per_token": seconds / max(1, n_tokens),
-        "tok_per_s": n_tokens / seconds if seconds else 0.0,
-        "spread": (max(totals) - min(totals)) / seconds if seconds else 0.0,
-        "tpf": n_tokens / n_forwards if n_forwards else 0.0,
-        "n_accepted": sum(one.answer.n_accepted for one in chosen) / n_rounds if n_rounds else 0.0,
-        "n_tokens": n_tokens,
-        "n_forwards": n_forwards,
-        "n_crops": len(chosen),
-        "identical_to_ar": None if same is None else same / max(1, len(chosen)),
-    }
-
-
-def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "n_cores": os.cpu_count(),
-        "system": platform.system(),
-        "python": platform.python_version(),
+        **{name: found[name] for name in ("boundary", "repeats", "simulated", "n_crops", "failed")},
+        "bench": SETTINGS[setting],
+        "setting": setting,
+        "ar": found["modes"].get(REFERENCE),
+        "values": without_ar(found["modes"]),
+        "by_kind": {kind: without_ar(table) for kind, table in found["by_kind"].items()},
     }

@@ -13,13 +13,14 @@ from gravityocr.api import GravityOCR
 from gravityocr.commands import options
 from gravityocr.commands.options import console
 from gravityocr.document import Document, Page
-from gravityocr.engine.engine import EngineConfig
+from gravityocr.engine.engine import DRAFTS, Draft, EngineConfig
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.pipeline.convert import PipelineConfig
 from gravityocr.pipeline.exports import DocumentWriter, OutputFolders, printable
 from gravityocr.pipeline.inputs import InputFile, collect_inputs
 from gravityocr.pipeline.markdown import comment
 from gravityocr.pipeline.source import PageRanges, SourceConfig
+from gravityocr.pipeline.text_files import read_known_pages
 
 
 def parse(
@@ -36,6 +37,10 @@ def parse(
     device: options.Device = "cpu",
     threads: options.Threads = None,
     draft_head: options.DraftHead = None,
+    draft: Annotated[str, typer.Option(help="What drafts: auto, diffusion, text-layer, or none (plain AR).")] = "auto",
+    reference: Annotated[
+        str | None, typer.Option(help="hOCR or ALTO file of the input's pages to draft from, not its text layer.")
+    ] = None,
     dpi: Annotated[float, typer.Option(help="Resolution at which PDF pages are rendered.")] = 200.0,
     password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
     stdout: Annotated[bool, typer.Option("--stdout", help="Print the Markdown instead of writing files.")] = False,
@@ -55,13 +60,18 @@ def parse(
     if pages is not None:
         PageRanges.parse(pages)
     head = options.draft_head(draft_head)
-    engine = EngineConfig(options.decode_mode(decode), block_size, max_tokens, draft_head=head)
-    pipeline = PipelineConfig(source=SourceConfig(dpi=dpi, password=password))
+    mode, drafts = options.decode_mode(decode), _draft(decode, draft)
+    text_layer = mode == "self-spec" and drafts in ("auto", "text-layer")
+    found = collect_inputs(inputs)
+    if reference is not None:
+        _check_reference(reference, text_layer, len(found))
+    engine = EngineConfig(mode, block_size, max_tokens, draft_head=head, draft=drafts)
+    source = SourceConfig(dpi=dpi, password=password, text_layer=text_layer, reference=reference)
+    pipeline = PipelineConfig(source=source)
     ocr = GravityOCR.from_pretrained(
         checkpoint, layout=layout, engine=engine, pipeline=pipeline, dtype=dtype, device=device, n_threads=threads
     )
     files: list[dict[str, Any]] = []
-    found = collect_inputs(inputs)
     for item in found:
         if stdout and len(found) > 1:
             _echo(f"<!-- {comment(item.path)} -->\n")
@@ -73,6 +83,30 @@ def parse(
         _echo(json.dumps({"files": files, "n_failed": n_failed}, ensure_ascii=not _holds_unicode()))
     if n_failed:
         raise typer.Exit(1)
+
+
+def _draft(decode: str, name: str) -> Draft:
+    """Check the source of drafts.
+
+    *Raises*: ConfigError for an unknown one, or one that the decode mode has no use for.
+    """
+    if name not in DRAFTS:
+        raise ConfigError(f"--draft {name!r} is unknown; choose one of {', '.join(DRAFTS)}")
+    if decode != "self-spec" and name != "auto" and (decode, name) != ("ar", "none"):
+        raise ConfigError(f"--draft {name} goes with --decode self-spec only: leave out --draft or --decode {decode}")
+    return name
+
+
+def _check_reference(reference: str, text_layer: bool, n_inputs: int) -> None:
+    """Read a reference once before any work.
+
+    *Raises*: ConfigError where it has no use; InputError where it cannot be read.
+    """
+    if not text_layer:
+        raise ConfigError("--reference needs --decode self-spec and --draft auto or text-layer: nothing else uses it")
+    if n_inputs != 1:
+        raise ConfigError(f"--reference tells of one document, and {n_inputs} inputs were found: parse that one alone")
+    read_known_pages(reference)
 
 
 def _parse_one(

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from gravityocr.commands import options
 from gravityocr.commands.options import console
-from gravityocr.decoding import trace_html
+from gravityocr.decoding import Sampling, trace_html
 from gravityocr.document import Crop, Recognition, Task
-from gravityocr.engine.engine import CropRun, Engine, EngineConfig
+from gravityocr.engine.engine import CropRun, Engine, EngineConfig, Windows
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.prompt import TASK_PROMPTS
 from gravityocr.pipeline.source import count_pages, iter_pages
@@ -31,6 +31,13 @@ def recognize(
     device: options.Device = "cpu",
     threads: options.Threads = None,
     draft_head: options.DraftHead = None,
+    windows: options.Windows = "adaptive",
+    candidates: options.Candidates = None,
+    temperature: options.Temperature = 0.0,
+    top_p: options.TopP = 1.0,
+    repetition_penalty: options.RepetitionPenalty = 1.0,
+    seed: options.Seed = 0,
+    stop: options.Stop = None,
     trace: Annotated[Path | None, typer.Option(help="Write the rounds of the first read file as HTML.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Print tokens, forwards and seconds on stderr.")] = False,
     as_json: options.Json = False,
@@ -40,7 +47,13 @@ def recognize(
         raise ConfigError(f"--task {task!r} is unknown; choose one of {', '.join(TASK_PROMPTS)}")
     head = options.draft_head(draft_head)
     mode = options.decode_mode(decode)
-    config = EngineConfig(mode, block_size, max_tokens, trace=trace is not None, draft_head=head)
+    sampling = Sampling(temperature, top_p, repetition_penalty, seed)
+    if mode == "diffusion" and (not sampling.is_plain or stop):
+        raise ConfigError("--decode diffusion chooses the likeliest tokens only; draw with --decode self-spec or ar")
+    config = EngineConfig(
+        mode, block_size, max_tokens, trace=trace is not None, draft_head=head, windows=cast(Windows, windows),
+        n_candidates=candidates, sampling=sampling, stop_strings=tuple(stop or ()),
+    )  # fmt: skip
     if trace and config.decode != "self-spec":
         raise ConfigError("--trace shows the rounds of self-speculation; use it with --decode self-spec")
     if trace:
@@ -107,6 +120,8 @@ def _row(file: Path, result: Recognition) -> dict[str, Any]:
         "n_forwards": result.n_forwards,
         "n_rounds": result.n_rounds,
         "n_accepted": result.n_accepted,
+        "n_hits": result.n_hits,
+        "n_guarded": result.n_guarded,
         "n_pieces": len(result.ids),
         "tpf": round(result.tpf, 4) if result.n_forwards else None,
         "seconds": {stage: round(value, 5) for stage, value in result.seconds.items()},

@@ -2,8 +2,9 @@
 
 from gravityocr.decoding.autoregressive import decode_autoregressive
 from gravityocr.decoding.diffusion import decode_diffusion
-from gravityocr.decoding.request import Decoded, Finish, Request, Slots
-from gravityocr.decoding.speculative import decode_speculative
+from gravityocr.decoding.request import Decoded, Finish, Request, SequenceOptions, Slots
+from gravityocr.decoding.sampling import Sampling
+from gravityocr.decoding.speculative import Speculation, decode_speculative
 from gravityocr.decoding.trace import RoundTrace, trace_html
 
 __all__ = [
@@ -11,7 +12,10 @@ __all__ = [
     "Finish",
     "Request",
     "RoundTrace",
+    "Sampling",
+    "SequenceOptions",
     "Slots",
+    "Speculation",
     "decode_autoregressive",
     "decode_diffusion",
     "decode_speculative",

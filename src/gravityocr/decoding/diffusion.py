@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gravityocr.decoding.request import Batch, Decoded, Request, Slots
+from gravityocr.decoding.batch import Batch, run
+from gravityocr.decoding.request import Decoded, Request, Slots
 from gravityocr.decoding.round import Window, cut
 from gravityocr.decoding.sampling import greedy_with_confidence
 from gravityocr.errors import ConfigError
@@ -39,47 +40,57 @@ def fix_tokens(
     return torch.where(fixed, tokens, block), masked & ~fixed
 
 
-@torch.no_grad()
-def decode_diffusion(slots: Slots, request: Request, *, threshold: float = 0.9) -> list[Decoded]:
-    """Decode by direct block diffusion and return the sequences in input order.
+class DiffusionLane:
+    """Decode a batch by direct block diffusion.
 
-    The logit of row i predicts row i + 1, so x0 predicts the first position of the block. A sequence ends
-    in the block that holds a stop token or reaches its limit, cut there; that block is not written. Cache
-    writes are counted apart, as the paper's TPF does.
+    The logit of row i predicts row i + 1, so x0 predicts the first position of the block. A sequence ends in the block
+    that holds a stop token or reaches its limit, cut there; that block is not written. Cache writes are counted apart,
+    as the paper's TPF does.
 
-    *Raises*: ConfigError for a threshold outside [0, 1]; CapacityError before the first forward.
     *Source*: paper.md section 4, direct block diffusion; the default threshold is ours.
     """
-    if not 0.0 <= threshold <= 1.0:
-        raise ConfigError(f"threshold {threshold}: choose a probability from 0 to 1")
-    stop_ids = request.stop_tensor()
-    batch = Batch(request, slots)
-    block = batch.x0.new_full((len(batch.running), request.block_size), request.mask_id)
-    masked = torch.ones_like(block, dtype=torch.bool)
-    while batch.running:
+
+    def __init__(self, batch: Batch, block_size: int, threshold: float = 0.9) -> None:
+        if not 0.0 <= threshold <= 1.0:
+            raise ConfigError(f"threshold {threshold}: choose a probability from 0 to 1")
+        self.batch = batch
+        self.threshold = threshold
+        # `known` marks fixed positions, so that a new sequence starts with a block of masks.
+        batch.columns |= {"block": torch.zeros(0, block_size).long(), "known": torch.zeros(0, block_size).bool()}
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Run one forward: sequences whose block is complete write it, the others denoise theirs."""
+        batch = self.batch
+        masked = ~batch.columns["known"]
+        block = batch.columns["block"].masked_fill(masked, batch.mask_id)
         writing = ~masked.any(dim=1)
-        logits = slots.step(*block_window(batch.x0, block, batch.lens, writing))
-        _count(batch, writing)
-        tokens, confidence = greedy_with_confidence(logits[:, :-1], request.mask_id)
-        block, masked = fix_tokens(tokens, confidence, block, masked, threshold)
+        logits = batch.slots.step(*block_window(batch.x0, block, batch.lens, writing))
+        for progress, writes in zip(batch.running, writing.tolist(), strict=True):
+            progress.n_cache_writes += writes
+            progress.n_forwards += not writes
+        tokens, confidence = greedy_with_confidence(logits[:, :-1], batch.mask_id)
+        block, masked = fix_tokens(tokens, confidence, block, masked, self.threshold)
 
         complete = ~masked.any(dim=1) & ~writing
-        n_kept = cut(block, torch.full_like(batch.lens, block.shape[1]), stop_ids, batch.n_left)
+        n_kept = cut(block, torch.full_like(batch.lens, block.shape[1]), batch.stops, batch.n_left)
         batch.record(block, torch.where(complete, n_kept, 0))
 
         batch.lens = torch.where(writing, batch.lens + block.shape[1], batch.lens)
         batch.x0 = torch.where(writing, block[:, -1], batch.x0)
-        block = block.masked_fill(writing[:, None], request.mask_id)
-        masked = masked | writing[:, None]
-        rows = batch.retire()
-        if rows is not None:
-            block, masked = block[rows], masked[rows]
-    return batch.results()
+        batch.columns |= {"block": block, "known": ~masked & ~writing[:, None]}
+        batch.retire()
 
 
-def _count(batch: Batch, writing: Tensor) -> None:
-    for progress, writes in zip(batch.running, writing.tolist(), strict=True):
-        if writes:
-            progress.n_cache_writes += 1
-        else:
-            progress.n_forwards += 1
+def decode_diffusion(slots: Slots, request: Request, *, threshold: float = 0.9) -> list[Decoded]:
+    """Decode by direct block diffusion and return the sequences in input order.
+
+    *Raises*: ConfigError for a threshold outside [0, 1], or block sizes that differ; CapacityError before the first
+    forward.
+    """
+    sizes = {one.block_size for one in request.options}
+    if len(sizes) > 1:
+        raise ConfigError(f"block sizes {sorted(sizes)}: direct diffusion needs one for all sequences")
+    lane = DiffusionLane(Batch(slots, request.mask_id), max(sizes, default=1), threshold)
+    request.check_capacity(slots.capacity)
+    return run(lane, request)

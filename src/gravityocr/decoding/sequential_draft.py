@@ -4,28 +4,44 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from gravityocr.decoding.round import Draft, Window
-from gravityocr.decoding.sampling import greedy
+from gravityocr.decoding.round import Window
+from gravityocr.decoding.sampling import greedy_with_confidence
 from gravityocr.model.draft_head import DraftHead
 from gravityocr.model.ocr_model import DecodeSession
 
 
-def sequential_draft(session: DecodeSession, head: DraftHead, mask_id: int) -> Draft:
-    """Return the drafter of a session that uses the head."""
-    lm_head = session.model.lm_head.weight
-    to_logits = (lm_head @ head.to_hidden.weight).float().T.contiguous()
-    last_table, before_table = head.last_token.weight.float(), head.token_before.weight.float()
+class SequentialRows:
+    """Propose drafts with the head of a checkpoint; it keeps the hidden states of the last forward."""
 
-    def draft(window: Window) -> Tensor:
-        hidden = session.step_hidden(*window)
-        logits = session.model.logits(hidden)
-        chosen = [window.tokens[:, 0], greedy(logits[:, 0], mask_id)]
-        context = head.context(hidden[:, 1:], hidden[:, :-1]).float()
-        for row in range(window.tokens.shape[1] - 1):
-            seen = context[:, row] + last_table[chosen[-1]] + before_table[chosen[-2]]
-            corrected = torch.addmm(logits[:, row + 1], torch.nn.functional.silu(seen), to_logits)
-            chosen.append(greedy(corrected, mask_id))
-        return torch.stack(chosen[1:], dim=1)
+    def __init__(self, session: DecodeSession, head: DraftHead, mask_id: int) -> None:
+        self.session = session
+        self.head = head
+        self.mask_id = mask_id
+        self.to_logits = (session.model.lm_head.weight @ head.to_hidden.weight).float().T.contiguous()
+        self.last_table, self.before_table = head.last_token.weight.float(), head.token_before.weight.float()
+        self.hidden: Tensor | None = None
 
-    return draft
+    def forward(self, window: Window) -> Tensor:
+        """Run the network and return its logits."""
+        self.hidden = self.session.step_hidden(*window)
+        return self.session.model.logits(self.hidden)
+
+    def propose(
+        self, logits: Tensor, columns: Tensor, boundary: Tensor, last: Tensor, before: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the tokens of the mask rows, each chosen with a view to the two before it."""
+        assert self.hidden is not None, "propose() follows forward()"
+        rows = torch.arange(len(columns), device=columns.device)[:, None]
+        hidden = self.hidden[rows, torch.cat([boundary[:, None], columns], dim=1)]
+        context = self.head.context(hidden[:, 1:], hidden[:, :-1]).float()
+        own = logits[rows, columns]
+        chosen, confidence = [before, last], []
+        for row in range(columns.shape[1]):
+            seen = context[:, row] + self.last_table[chosen[-1]] + self.before_table[chosen[-2]]
+            corrected = torch.addmm(own[:, row], F.silu(seen), self.to_logits)
+            token, sure = greedy_with_confidence(corrected, self.mask_id)
+            chosen.append(token)
+            confidence.append(sure)
+        return torch.stack(chosen[2:], dim=1), torch.stack(confidence, dim=1)

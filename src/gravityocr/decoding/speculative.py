@@ -1,60 +1,291 @@
-"""Self-speculation: rounds of draft and verify until every sequence has ended."""
+"""Self-speculation: one forward a step for all running sequences, each of which drafts, verifies, or does both."""
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import torch
+from torch import Tensor
 
-from gravityocr.decoding.request import Batch, Decoded, Progress, Request, Slots
-from gravityocr.decoding.round import Draft, Round, Rules, decode_round
-from gravityocr.decoding.sampling import greedy
-from gravityocr.decoding.trace import RoundTrace
+from gravityocr.decoding.batch import Batch, Progress, run
+from gravityocr.decoding.diffusion import fix_tokens
+from gravityocr.decoding.guard import TieGuard
+from gravityocr.decoding.plan import Planner
+from gravityocr.decoding.request import Decoded, Request, Slots
+from gravityocr.decoding.round import Outcome, Plan, Window, judge, round_window
+from gravityocr.decoding.sampling import greedy_with_confidence
+from gravityocr.decoding.trace import RoundTrace, Source
+
+Drafts = Literal["auto", "diffusion", "reference", "none"]
+KEEP_CONFIDENCE = 0.9
 
 
-@torch.no_grad()
-def decode_speculative(
-    slots: Slots, request: Request, *, draft: Draft | None = None, trace: bool = False
-) -> list[Decoded]:
-    """Decode by self-speculation and return the sequences in input order, with a trace if asked.
+@dataclass(frozen=True)
+class Speculation:
+    """How drafts are made.
 
-    `draft` replaces the plain block-diffusion draft; it must run on the same slots.
-    *Raises*: CapacityError before the first forward. *Source*: paper.md section 4, self-speculation.
+    `n_candidates` mask blocks ride behind each verified draft. `steps` is the number of denoising forwards of a draft.
+    `drafts` "auto" takes whatever source promises most; "reference" never drafts by diffusion. `width` is the largest
+    block size of any sequence.
     """
-    rules = Rules(request.block_size, request.mask_id, request.stop_tensor())
-    choose = partial(greedy, mask_id=request.mask_id)
-    batch = Batch(request, slots)
-    while batch.running:
-        outcome = decode_round(slots.step, choose, batch.x0, batch.lens, batch.n_left, rules, draft)
-        _count(batch.running, outcome)
-        batch.record(outcome.committed, outcome.n_committed)
-        if trace:
-            _trace(batch.running, outcome)
-        batch.lens, batch.x0 = outcome.lens, outcome.x0
+
+    width: int
+    n_candidates: int = 0
+    steps: int = 1
+    drafts: Drafts = "auto"
+    trace: bool = False
+
+
+class Proposer(Protocol):
+    """Make a draft from what the network says about the mask rows of a block."""
+
+    def forward(self, window: Window) -> Tensor:
+        """Run the network and return its logits. *Shapes*: [b, r, vocab]."""
+
+    def propose(
+        self, logits: Tensor, columns: Tensor, boundary: Tensor, last: Tensor, before: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return tokens and their confidence.
+
+        *Shapes*: logits [b, r, vocab]; columns [b, B], the mask rows; boundary [b], the row of the token before them;
+        last, before [b], the last two committed tokens; both results [b, B].
+        """
+
+
+class IndependentRows:
+    """The paper's draft: each mask row chooses its most probable token."""
+
+    def __init__(self, slots: Slots, mask_id: int) -> None:
+        self.slots = slots
+        self.mask_id = mask_id
+
+    def forward(self, window: Window) -> Tensor:
+        """Run the network and return its logits."""
+        return self.slots.step(*window)
+
+    def propose(
+        self, logits: Tensor, columns: Tensor, boundary: Tensor, last: Tensor, before: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the most probable token of each mask row and its probability."""
+        del boundary, last, before
+        rows = torch.arange(len(columns), device=columns.device)[:, None]
+        return greedy_with_confidence(logits[rows, columns], self.mask_id)
+
+
+class SpeculativeLane:
+    """Decode a batch by self-speculation.
+
+    Between two steps a sequence has `n_drafts` drafts behind its boundary, or none: columns of the batch. Without a
+    planner all drafts are verified and every sequence drafts its whole block.
+
+    *Source*: paper.md section 4, self-speculation.
+    """
+
+    def __init__(self, batch: Batch, how: Speculation, proposer: Proposer, planner: Planner | None = None) -> None:
+        self.batch = batch
+        self.how = how
+        self.proposer = proposer
+        self.planner = planner
+        empty = torch.zeros(0, how.width)
+        batch.columns |= {
+            "drafts": empty.long(), "confidence": empty.float(), "fixed": empty.bool(),
+            "n_drafts": empty[:, 0].long(), "n_steps": empty[:, 0].long(),
+        }  # fmt: skip
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Run one forward for every running sequence; those that end leave the batch."""
+        batch = self.batch
+        plan = self._plan()
+        window = round_window(batch.x0, batch.lens, plan)
+        logits = self.proposer.forward(window)
+        n_causal = 1 + plan.drafts.shape[1]
+        decision = batch.decide(window.tokens[:, :n_causal], logits[:, :n_causal], plan.n_drafts)
+        outcome = judge(plan, decision.tokens, batch.stops, batch.n_left)
+        self._book(plan, decision.tokens, outcome)
+        boundaries = batch.x0
+        batch.advance(outcome.committed, outcome.n_committed, decision)
+        self._draft(plan, outcome, boundaries, logits)
         batch.retire()
-    return batch.results()
+
+    def _plan(self) -> Plan:
+        """Choose what each sequence's window holds."""
+        batch, columns = self.batch, self.batch.columns
+        self._look_up_references()
+        steps_left = (columns["n_steps"] > 0) & (columns["n_steps"] < self.how.steps)
+        n_ready = torch.where(steps_left, 0, columns["n_drafts"])
+        n_ready = torch.minimum(n_ready, batch.n_left - 1)
+        ready = (columns["n_drafts"] > 0) & ~steps_left
+        size = self._block_size(ready)
+        n_ready = self._widths(n_ready)
+        may_draft = torch.tensor([self._may_draft(one) for one in batch.running], device=batch.lens.device)
+        drafting = ~ready & may_draft & bool(size)
+        n_drafts = torch.where(ready, n_ready, 0)
+        width = int(n_drafts.max())
+        masks = torch.full_like(columns["drafts"], batch.mask_id)
+        blocks = torch.where(columns["fixed"] & steps_left[:, None], columns["drafts"], masks)[:, : max(size, 1)]
+        points = batch.lens.new_zeros(len(batch.running), 1)
+        n_blocks = drafting.long()
+        if self.how.n_candidates and size and width:
+            points, n_blocks = self._candidates(n_drafts, drafting, may_draft, size)
+        if not int(n_blocks.max()):
+            points = points[:, :0]
+        return Plan(columns["drafts"][:, :width], n_drafts, points, n_blocks, blocks)
+
+    def _may_draft(self, progress: Progress) -> bool:
+        if self.how.drafts in ("reference", "none"):
+            return False
+        return progress.options.max_tokens - len(progress.ids) > 1  # the last token needs no draft behind it
+
+    def _block_size(self, ready: Tensor) -> int:
+        """Return how many tokens are drafted at once, 0 for none."""
+        running = self.batch.running
+        largest = max(one.options.block_size for one in running)
+        if self.planner is None or self.how.drafts in ("reference", "none"):
+            return largest
+        kinds: dict[str, int] = {}
+        for one in running:
+            kinds[one.options.kind] = kinds.get(one.options.kind, 0) + 1
+        return self.planner.block_size(kinds, largest)
+
+    def _widths(self, n_ready: Tensor) -> Tensor:
+        """Return how many drafts of each sequence are verified."""
+        widest = int(n_ready.max())
+        if self.planner is None or not widest:
+            return n_ready
+        counts = torch.arange(widest, device=n_ready.device) < n_ready[:, None]
+        chances = self.batch.columns["confidence"][:, :widest].cumprod(dim=1)
+        gains = (chances * counts).sum(dim=0).tolist()
+        return n_ready.clamp(max=self.planner.verify_width(gains, len(n_ready), widest))
+
+    def _candidates(self, n_drafts: Tensor, drafting: Tensor, may_draft: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """Return full acceptance and the likeliest other points where it may end, and how many each sequence takes."""
+        width = int(n_drafts.max())
+        column = torch.arange(width + 1, device=n_drafts.device)
+        sure = self.batch.columns["confidence"][:, :width].clamp(0, 1)
+        reached = torch.cat([torch.ones_like(sure[:, :1]), sure.cumprod(dim=1)], dim=1)
+        misses = torch.cat([1 - sure, torch.ones_like(sure[:, :1])], dim=1)
+        is_full = column == n_drafts[:, None]
+        misses = torch.where(is_full, 1.0, misses)  # behind the last draft acceptance must end
+        chances = torch.where(column <= n_drafts[:, None], reached * misses, -1.0)
+        best = (chances + is_full.float()).topk(min(self.how.n_candidates, width + 1), dim=1)
+        n_blocks = ((best.values >= 0) & (n_drafts > 0)[:, None] & may_draft[:, None]).long().sum(dim=1)
+        if self.planner is not None:
+            n, rows = len(n_drafts), int((1 + n_drafts).sum())
+            chance = float((chances.gather(1, best.indices).clamp(0) * (n_drafts > 0)[:, None]).sum(dim=1).mean())
+            if not self.planner.candidates_pay(chance, n, rows, int(n_blocks.sum()) * size):
+                n_blocks = torch.zeros_like(n_blocks)
+        points = torch.where(drafting[:, None], 0, best.indices)
+        return points, torch.where(drafting, 1, n_blocks)
+
+    def _look_up_references(self) -> None:
+        """Give sequences without drafts those of their reference, where it is the better source."""
+        if self.how.drafts in ("diffusion", "none"):
+            return
+        columns, n = self.batch.columns, len(self.batch.running)
+        has = columns["n_drafts"].tolist()
+        for row, progress in enumerate(self.batch.running):
+            if progress.reference is None or has[row]:
+                continue
+            one = progress.options
+            wins = self.how.drafts == "reference" or self.planner is None
+            if not wins and self.planner is not None:
+                wins = self.planner.reference_wins(one.kind, n, self.how.width, one.block_size)
+            found = progress.reference.propose(progress.ids, self.how.width) if wins else []
+            if found:
+                columns["drafts"][row, : len(found)] = torch.tensor(found, device=self.batch.lens.device)
+                columns["confidence"][row] = 0.98
+                columns["n_drafts"][row] = len(found)
+                progress.source = "reference"
+
+    def _draft(self, plan: Plan, outcome: Outcome, boundaries: Tensor, logits: Tensor) -> None:
+        """Keep what the mask rows propose behind the new boundary; drop the drafts that were judged."""
+        batch, columns = self.batch, self.batch.columns
+        columns["n_drafts"] = torch.zeros_like(columns["n_drafts"])
+        if not bool(outcome.hit.any()):
+            columns["n_steps"] = torch.zeros_like(columns["n_steps"])
+            return
+        before = torch.where(
+            outcome.n_accepted > 0,
+            outcome.committed.gather(1, (outcome.n_accepted - 1).clamp(min=0)[:, None])[:, 0],
+            boundaries,
+        )
+        tokens, confidence = self.proposer.propose(logits, outcome.columns, outcome.n_accepted, batch.x0, before)
+        size = tokens.shape[1]
+        rows = torch.arange(len(tokens), device=tokens.device)[:, None]
+        tokens = batch.draw(logits[rows, outcome.columns], tokens)
+        columns["drafts"], columns["confidence"] = columns["drafts"].clone(), columns["confidence"].clone()
+        if self.how.steps > 1:
+            tokens, confidence = self._denoised(plan, outcome, tokens, confidence)
+        columns["drafts"][:, :size], columns["confidence"][:, :size] = tokens, confidence
+        limits = torch.tensor([one.options.block_size for one in batch.running], device=tokens.device)
+        columns["n_drafts"] = torch.where(outcome.hit, limits.clamp(max=size), 0)
+        columns["n_steps"] = torch.where(outcome.hit, columns["n_steps"] + 1, 0)
+        for row, hit in enumerate(outcome.hit.tolist()):
+            if hit:
+                batch.running[row].source = "diffusion"
+
+    def _denoised(self, plan: Plan, outcome: Outcome, tokens: Tensor, confidence: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep tokens that an earlier denoising step fixed, one place nearer now, and fix more."""
+        columns, size = self.batch.columns, tokens.shape[1]
+        again = (columns["n_steps"] > 0) & (plan.n_drafts == 0)
+        fixed = torch.zeros_like(tokens, dtype=torch.bool)
+        fixed[:, :-1] = columns["fixed"][:, 1:size] & again[:, None]
+        kept = torch.zeros_like(tokens)
+        kept[:, :-1] = columns["drafts"][:, 1:size]
+        tokens = torch.where(fixed, kept, tokens)
+        _, masked = fix_tokens(tokens, confidence, tokens, ~fixed, KEEP_CONFIDENCE)
+        columns["fixed"] = torch.zeros_like(columns["fixed"])
+        columns["fixed"][:, :size] = ~masked & outcome.hit[:, None]
+        columns["n_steps"] = torch.where(again, columns["n_steps"], 0)
+        return tokens, torch.where(fixed, confidence.clamp(min=KEEP_CONFIDENCE), confidence)
+
+    def _book(self, plan: Plan, predictions: Tensor, outcome: Outcome) -> None:
+        """Count forwards, rounds and accepted drafts; a draft forward opens a round that the next verify ends."""
+        rows = zip(
+            self.batch.running, self.batch.x0.tolist(), plan.n_drafts.tolist(), plan.n_blocks.tolist(),
+            outcome.n_accepted.tolist(), outcome.n_committed.tolist(), self.batch.n_left.tolist(), strict=True,
+        )  # fmt: skip
+        for row, (progress, x0, n_drafts, n_blocks, n_accepted, n_committed, n_left) in enumerate(rows):
+            progress.n_forwards += 1
+            tokens = outcome.committed[row, :n_committed].tolist()
+            ends = n_committed == n_left or tokens[-1] in progress.options.stop_ids
+            source: Source = progress.source if n_drafts else "none"
+            opened = progress.opened
+            first, exact = opened or (x0, [])
+            if n_drafts == 0 and n_blocks and not ends:
+                progress.opened = (first, exact + tokens)
+                continue
+            progress.opened = None
+            progress.n_rounds += bool(n_drafts or n_blocks or opened)
+            progress.n_accepted += min(n_accepted, n_committed)
+            progress.n_hits += n_drafts > 0 and opened is None and source == "diffusion"
+            if n_drafts and self.planner is not None:
+                self.planner.learn(progress.options.kind, source, n_drafts, n_accepted)
+            if self.how.trace:
+                drafts, said = plan.drafts[row, :n_drafts].tolist(), predictions[row, : n_drafts + 1].tolist()
+                if n_blocks and not n_drafts:  # a draft forward that ended the sequence
+                    exact, tokens, said = exact + tokens, [], []
+                progress.trace.append(RoundTrace(first, exact, drafts, said, n_accepted, exact + tokens, source))
 
 
-def _count(running: list[Progress], outcome: Round) -> None:
-    # d_j is committed token j (a0 is token 0): a cut after n tokens leaves at most n - 1 drafts.
-    accepted = torch.minimum(outcome.n_accepted, outcome.n_committed - 1).tolist()
-    for progress, n_accepted in zip(running, accepted, strict=True):
-        progress.n_rounds += 1
-        progress.n_forwards += 2
-        progress.n_accepted += n_accepted
+def decode_speculative(
+    slots: Slots,
+    request: Request,
+    *,
+    how: Speculation | None = None,
+    proposer: Proposer | None = None,
+    planner: Planner | None = None,
+    guard: TieGuard | None = None,
+) -> list[Decoded]:
+    """Decode by self-speculation and return the sequences in input order.
 
-
-def _trace(running: list[Progress], outcome: Round) -> None:
-    columns = zip(
-        running,
-        outcome.a0.tolist(),
-        outcome.drafts.tolist(),
-        outcome.predictions.tolist(),
-        outcome.n_accepted.tolist(),
-        outcome.n_committed.tolist(),
-        strict=True,
-    )
-    for progress, a0, drafts, predictions, n_accepted, n_committed in columns:
-        committed = progress.ids[-n_committed:]
-        x0 = progress.ids[-n_committed - 1]
-        progress.trace.append(RoundTrace(x0, a0, drafts, predictions, n_accepted, committed))
+    `proposer` replaces the plain block-diffusion draft; it must run on the same slots. Without a planner the windows
+    are fixed. *Raises*: CapacityError before the first forward. *Source*: paper.md section 4, self-speculation.
+    """
+    how = how or Speculation(max((one.block_size for one in request.options), default=1))
+    request.check_capacity(slots.capacity, how.n_candidates)
+    batch = Batch(slots, request.mask_id, guard)
+    proposer = proposer or IndependentRows(slots, request.mask_id)
+    return run(SpeculativeLane(batch, how, proposer, planner), request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from gravityocr.decoding.request import Decoded
@@ -13,29 +13,35 @@ if TYPE_CHECKING:
 DecodeToken = Callable[[int], str]
 
 
+Source = Literal["diffusion", "reference", "none"]
+
+
 @dataclass(frozen=True)
 class RoundTrace:
-    """Hold one round of one sequence.
+    """Hold one round of one sequence, or one autoregressive step.
 
-    `n_accepted` is A of the acceptance rule; where a stop token or the limit cut the round, `committed` is
-    shorter than A + 2.
+    `exact` are the tokens that draft forwards committed before the drafts: a0, or none where the drafts came with the
+    forward before or from a reference. `n_accepted` is A of the acceptance rule; where a stop token or the limit cut
+    the round, `committed` is shorter than exact + A + 1. `predictions` is empty where a draft forward ended the
+    sequence.
     """
 
     x0: int
-    a0: int
+    exact: list[int]
     drafts: list[int]
     predictions: list[int]
     n_accepted: int
     committed: list[int]
+    source: Source = "diffusion"
 
     @property
     def is_cut(self) -> bool:
         """Tell whether a stop token or the limit cut the round."""
-        return len(self.committed) < self.n_accepted + 2
+        return bool(self.predictions) and len(self.committed) < len(self.exact) + self.n_accepted + 1
 
     def draft_states(self) -> list[str]:
         """Name what became of each draft: accepted, cut (agreed, behind the end) or rejected."""
-        n_kept = min(self.n_accepted, len(self.committed) - 1)
+        n_kept = min(self.n_accepted, len(self.committed) - len(self.exact))
         n_cut = self.n_accepted - n_kept
         return ["accepted"] * n_kept + ["cut"] * n_cut + ["rejected"] * (len(self.drafts) - self.n_accepted)
 
@@ -90,14 +96,17 @@ def _section(number: int, n_sequences: int, result: Decoded, decode_token: Decod
 
 
 def _row(number: int, one: RoundTrace, decode_token: DecodeToken) -> str:
-    drafted = _token(one.x0, "x0", decode_token) + _token(one.a0, "a0", decode_token)
+    drafted = _token(one.x0, "x0", decode_token)
+    drafted += "".join(_token(token, "a0", decode_token) for token in one.exact)
     for token, state in zip(one.drafts, one.draft_states(), strict=True):
         drafted += _token(token, state, decode_token)
-    correction = _token(one.predictions[one.n_accepted], "cut" if one.is_cut else "correction", decode_token)
+    said = one.predictions[one.n_accepted : one.n_accepted + 1]
+    correction = "".join(_token(token, "cut" if one.is_cut else "correction", decode_token) for token in said)
     n_cut = one.draft_states().count("cut")
     behind = f", {n_cut} of them behind the end" if n_cut else ""
     count = f"{len(one.committed)} ({one.n_accepted} of {len(one.drafts)} drafts agree{behind})"
-    return f"<tr><td>{number}</td><td>{drafted}</td><td>{correction}</td><td>{count}</td></tr>"
+    source = "" if one.source == "diffusion" or not one.drafts else f" ({one.source})"
+    return f"<tr><td>{number}{source}</td><td>{drafted}</td><td>{correction}</td><td>{count}</td></tr>"
 
 
 def _token(token: int, state: str, decode_token: DecodeToken) -> str:

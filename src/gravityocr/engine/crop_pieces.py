@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from PIL import Image
 
-from gravityocr.document import Task
+from gravityocr.document import PlacedText, Task
+from gravityocr.engine.reference_text import text_within, turned
 from gravityocr.model.checkpoint import BlockDiffusion
 from gravityocr.model.formula_pieces import FormulaPiece, join_formula, split_formula
 from gravityocr.model.pieces import Piece, join_texts, split_crop
-from gravityocr.model.table_pieces import TablePiece, join_table, split_table
+from gravityocr.model.table_pieces import TablePiece, join_table, piece_markup, split_table
 
 AnyPiece = Piece | FormulaPiece | TablePiece
 SPARE_TOKENS = 16
@@ -39,6 +40,23 @@ def token_limit(piece: AnyPiece, cell_px: int) -> int:
     n_lines = max(1, rows // 2)
     limit = SPARE_TOKENS + TEXT_TOKENS_PER_COLUMN * columns * n_lines
     return limit + TABLE_TOKENS_PER_CELL * len(piece.cells) if isinstance(piece, TablePiece) else limit
+
+
+def piece_reference(piece: AnyPiece, words: Sequence[PlacedText]) -> str:
+    """Return what a crop's text layer says that the network is to write for a piece; "" where it says nothing of it.
+
+    A formula has no reference: a text layer holds no LaTeX.
+    """
+    if isinstance(piece, FormulaPiece):
+        return ""
+    words = turned(words, piece.middle, piece.angle_deg)
+    if isinstance(piece, Piece):
+        return text_within(words, piece.box)
+    cells: list[list[str]] = [[] for _ in piece.cells]
+    for fragment in sorted(piece.fragments, key=lambda fragment: (fragment.cell, fragment.line, fragment.source[0])):
+        if text := text_within(words, fragment.source):
+            cells[fragment.cell].append(text)
+    return piece_markup(piece, [" ".join(texts) for texts in cells]) if words else ""
 
 
 def join_pieces(texts: Sequence[str], pieces: Sequence[AnyPiece]) -> str:

@@ -1,39 +1,56 @@
-"""Crops in, recognitions out: pieces, batches, decoding, joining."""
+"""Crops in, recognitions out: pieces, scheduling, joining."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from PIL import Image
 
 from gravityocr.config import check_numbers
 from gravityocr.decoding import Decoded
-from gravityocr.decoding.prompts import DecodedBatch, DecodeMode, DecodeOptions, decode_prompts
+from gravityocr.decoding.acceptance import AcceptanceProfile
+from gravityocr.decoding.guard import TieGuard
+from gravityocr.decoding.prompts import DECODE_MODES, DecodeMode, DecodeOptions, Networks
+from gravityocr.decoding.request import SequenceOptions
+from gravityocr.decoding.sampling import Sampling
 from gravityocr.document import Crop, Recognition, RegionStatus
-from gravityocr.engine.crop_pieces import AnyPiece, join_pieces, split_into_pieces, token_limit
+from gravityocr.engine.costs import measure_costs
+from gravityocr.engine.crop_pieces import AnyPiece, join_pieces, piece_reference, split_into_pieces, token_limit
 from gravityocr.engine.loops import without_repeated_tail
+from gravityocr.engine.precision import Precision, check_precision, precision_of
+from gravityocr.engine.scheduler import Scheduler, Ticket
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.checkpoint import MAX_BLOCK_SIZE, Checkpoint, load_checkpoint
-from gravityocr.model.device import check_device, multiplies_bf16
 from gravityocr.model.draft_head import DRAFT_HEAD_FILE, DraftHead
-from gravityocr.model.prompt import Prompt, on_white
+from gravityocr.model.prompt import on_white
 
-DTYPES = ("auto", "float32", "mixed", "bfloat16")
 MAX_ASPECT = 100
 MAX_TOKENS = 65536
 MAX_THREADS = 256
 SMALL_NETWORK = 50_000_000
+ADAPTIVE_BLOCK_SIZE = 32
+N_CANDIDATES = 0
+Draft = Literal["auto", "diffusion", "text-layer", "none"]
+DRAFTS: tuple[Draft, ...] = ("auto", "diffusion", "text-layer", "none")
+Windows = Literal["adaptive", "fixed"]
 
 
 @dataclass(frozen=True)
 class EngineConfig:
     """How crops are read.
 
-    *Units*: `max_tokens` per piece, y_1 included; `batch_tokens` bounds the prompt tokens of one batch, and with them
-    its memory. `block_size` None is the checkpoint's own, as is `draft_head`, which switches the sequential draft head.
-    `read_in_bf16` computes vision and prefill in bf16, which all modes share.
+    `draft` says where drafts come from: "auto" a text layer where a crop has one and it pays, else block diffusion;
+    "none" is plain AR. `windows` "adaptive" drafts and verifies what its measured cost is worth, "fixed" whole blocks;
+    `n_candidates` mask blocks ride behind verified drafts (None: the default of the machine). `draft_head` None is the
+    checkpoint's own choice. `acceptance_profile` simulates drafts. `static_steps` runs forwards of fixed shapes (None:
+    on CUDA, as graphs).
+    *Units*: `max_tokens` per piece, y_1 included; `max_running` pieces are decoded together; `batch_tokens` bounds the
+    prompt tokens of one prefill, and with them its memory; `block_size` None is 32 for adaptive windows, else the
+    checkpoint's own; `guard_margin` in nats, used where decoding is in bf16.
     """
 
     decode: DecodeMode = "self-spec"
@@ -43,22 +60,37 @@ class EngineConfig:
     threshold: float = 0.9
     trace: bool = False
     draft_head: bool | None = None
-    read_in_bf16: bool = False
+    draft: Draft = "auto"
+    windows: Windows = "adaptive"
+    n_candidates: int | None = None
+    draft_steps: int = 1
+    max_running: int = 64
+    sampling: Sampling = field(default_factory=Sampling)
+    log_probs: bool = False
+    stop_strings: tuple[str, ...] = ()
+    guard_margin: float = 0.15
+    acceptance_profile: AcceptanceProfile | None = None
+    static_steps: bool | None = None
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "", optional=("block_size",), block_size=(1, MAX_BLOCK_SIZE), max_tokens=(1, MAX_TOKENS),
-            batch_tokens=(1, 2**24), threshold=(0.0, 1.0),
+            self, "", optional=("block_size", "n_candidates"), block_size=(1, MAX_BLOCK_SIZE),
+            max_tokens=(1, MAX_TOKENS), batch_tokens=(1, 2**24), threshold=(0.0, 1.0), n_candidates=(0, 16),
+            draft_steps=(1, 64), max_running=(1, 4096), guard_margin=(0.0, 100.0),
         )  # fmt: skip
+        for name, value, known in (
+            ("decode", self.decode, DECODE_MODES), ("draft", self.draft, DRAFTS),
+            ("windows", self.windows, ("adaptive", "fixed")),
+        ):  # fmt: skip
+            if value not in known:
+                raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
 
 
 @dataclass
 class _Piece:
     crop: int
-    prompt: Prompt
     part: AnyPiece | None
-    max_tokens: int
-    decoded: Decoded | None = None
+    ticket: Ticket
 
 
 @dataclass
@@ -73,20 +105,45 @@ class CropRun:
 class Engine:
     """Read crops with one checkpoint; it is a `Recognizer` of the pipeline."""
 
-    def __init__(self, checkpoint: Checkpoint, config: EngineConfig | None = None) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, config: EngineConfig | None = None, precision: Precision | None = None
+    ) -> None:
         self.checkpoint = checkpoint
         self.config = config or EngineConfig()
+        self.precision = precision or precision_of(checkpoint.model, "float32")
         self.tasks = frozenset(checkpoint.diffusion.tasks)
-        self.options = DecodeOptions(
-            checkpoint.diffusion.mask_id,
-            checkpoint.stop_ids,
-            self.config.block_size or checkpoint.diffusion.bd_size,
-            self.config.decode,
-            self.config.max_tokens,
-            self.config.threshold,
-            self.config.trace,
-            self._draft_head(),
-            self.config.read_in_bf16,
+        self.mode: DecodeMode = "ar" if self.config.draft == "none" else self.config.decode
+        self.options = self._options()
+
+    @property
+    def networks(self) -> Networks:
+        """Return the network in the precisions of its stages."""
+        return self.precision.networks
+
+    def _options(self) -> DecodeOptions:
+        config, diffusion = self.config, self.checkpoint.diffusion
+        adaptive = config.windows == "adaptive" and self.mode == "self-spec"
+        guard = TieGuard(config.guard_margin) if self.precision.guarded else None
+        head = self._draft_head()
+        own = max(diffusion.bd_size, ADAPTIVE_BLOCK_SIZE) if adaptive else diffusion.bd_size
+        simulated = config.acceptance_profile is not None
+        reference_only = config.draft == "text-layer"
+        return DecodeOptions(
+            diffusion.mask_id,
+            self.checkpoint.stop_ids,
+            config.block_size or own,
+            self.mode,
+            config.max_tokens,
+            config.threshold,
+            config.trace,
+            head,
+            N_CANDIDATES if config.n_candidates is None else config.n_candidates,
+            config.draft_steps,
+            "reference" if reference_only else "diffusion" if simulated or config.draft == "diffusion" else "auto",
+            self.precision.planner(measure_costs, head) if adaptive else None,
+            guard,
+            config.acceptance_profile,
+            self.checkpoint.model.device.type == "cuda" if config.static_steps is None else config.static_steps,
         )
 
     def _draft_head(self) -> DraftHead | None:
@@ -105,10 +162,7 @@ class Engine:
     @classmethod
     def from_pretrained(cls, name: str = "nano", config: EngineConfig | None = None, dtype: str = "auto",
                         device: str = "cpu", n_threads: int | None = None) -> Engine:  # fmt: skip
-        """Load a checkpoint by name or folder and return its engine.
-
-        `dtype` "mixed" computes vision and prefill in bf16 and decodes in fp32; "auto" is that where the device
-        multiplies bf16 faster, else "float32".
+        """Load a checkpoint by name or folder and return its engine; see `precision_of` for `dtype`.
 
         `n_threads` sets torch's threads for the whole process. None gives networks of under 50 M parameters one thread,
         and leaves the others to torch: a small network's forwards are too short to share, and threads that wait for
@@ -116,23 +170,24 @@ class Engine:
 
         *Raises*: ConfigError for an unknown dtype or device, CheckpointError for a checkpoint that does not load.
         """
-        if dtype not in DTYPES:
-            raise ConfigError(f"unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}")
-        if dtype == "auto":
-            dtype = "mixed" if multiplies_bf16(check_device(device)) else "float32"
+        check_precision(dtype)
         if n_threads is not None and not 1 <= n_threads <= MAX_THREADS:
             raise ConfigError(f"{n_threads} threads: choose 1 to {MAX_THREADS}")
-        loaded = load_checkpoint(name, torch.bfloat16 if dtype == "bfloat16" else torch.float32, device)
-        engine = cls(loaded, replace(config or EngineConfig(), read_in_bf16=dtype == "mixed"))
-        small = sum(parameter.numel() for parameter in engine.checkpoint.model.parameters()) < SMALL_NETWORK
+        loaded = load_checkpoint(name, torch.float32, device)
+        small = sum(parameter.numel() for parameter in loaded.model.parameters()) < SMALL_NETWORK
         if n_threads or small:
             torch.set_num_threads(n_threads or 1)
-        return engine
+        return cls(loaded, config, precision_of(loaded.model, dtype))
 
-    def with_decode(self, mode: DecodeMode, block_size: int | None = None, draft_head: bool | None = None) -> Engine:
-        """Return an engine over the same weights that decodes in another way."""
-        config = replace(self.config, decode=mode, block_size=block_size, draft_head=draft_head)
-        return Engine(self.checkpoint, config)
+    def with_config(self, **overrides: Any) -> Engine:
+        """Return an engine over the same weights whose configuration differs in the fields that are named.
+
+        *Raises*: ConfigError for a field that does not exist.
+        """
+        unknown = sorted(set(overrides) - set(EngineConfig.__dataclass_fields__))
+        if unknown:
+            raise ConfigError(f"an engine has no {', '.join(unknown)}")
+        return Engine(self.checkpoint, replace(self.config, **overrides), self.precision)
 
     def recognize(self, crops: Sequence[Crop]) -> list[Recognition]:
         """Read crops together, in input order.
@@ -144,25 +199,40 @@ class Engine:
 
     def run(self, crops: Sequence[Crop]) -> list[CropRun | Recognition]:
         """Read crops and return all that is known of each, or the recognition that says why it was not read."""
+        if self.config.acceptance_profile is not None:
+            answers = self.with_config(decode="ar", acceptance_profile=None).run(crops)
+            return self._run(crops, [one.sequences if isinstance(one, CropRun) else [] for one in answers])
+        return self._run(crops, None)
+
+    def scheduler(self) -> Scheduler:
+        """Return an empty scheduler of this engine's networks and options, for prompts that come and go."""
+        return Scheduler(
+            self.networks, self.options, max_running=self.config.max_running, batch_tokens=self.config.batch_tokens
+        )
+
+    def _run(self, crops: Sequence[Crop], answers: list[list[Decoded]] | None) -> list[CropRun | Recognition]:
         outcome: list[CropRun | Recognition] = []
         pieces: list[_Piece] = []
         for number, crop in enumerate(crops):
             refused = self._refuse(crop)
             if refused is None:
                 try:
-                    pieces.extend(self._prepare(number, crop))
+                    pieces.extend(self._prepare(number, crop, answers[number] if answers else None))
                 except (GravityOCRError, OSError, ValueError) as error:
                     refused = Recognition("", "failed", f"the crop cannot be prepared: {error}")
             outcome.append(refused or CropRun())
-        for batch in self._batches(pieces):
-            prompts, limits = [piece.prompt for piece in batch], [piece.max_tokens for piece in batch]
-            decoded = decode_prompts(self.checkpoint.model, prompts, self.options, limits)
-            self._book(batch, decoded, outcome)
+        scheduler = self.scheduler()
+        # Prompts of similar length share a prefill, whose rectangle is as wide as its longest.
+        for piece in sorted(pieces, key=lambda piece: piece.ticket.prompt.ids.numel()):
+            scheduler.enqueue(piece.ticket)
+        scheduler.run()
         for piece in pieces:
             run = outcome[piece.crop]
-            assert isinstance(run, CropRun) and piece.decoded is not None
-            run.sequences.append(piece.decoded)
+            assert isinstance(run, CropRun)
+            run.sequences.append(piece.ticket.result())
             run.parts.append(piece.part)
+            for stage, seconds in piece.ticket.seconds.items():
+                run.seconds[stage] += seconds
         return outcome
 
     def _refuse(self, crop: Crop) -> Recognition | None:
@@ -173,46 +243,47 @@ class Engine:
             return Recognition("", "skipped", f"the crop is empty: {crop.image.width} x {crop.image.height} px")
         return None
 
-    def _prepare(self, number: int, crop: Crop) -> list[_Piece]:
+    def _prepare(self, number: int, crop: Crop, answers: list[Decoded] | None) -> Iterable[_Piece]:
         prompts, whole = self.checkpoint.prompts, self.options.max_tokens
         parts = split_into_pieces(crop.image, crop.task, self.checkpoint.diffusion)
-        if parts is None:
-            return [_Piece(number, prompts.build(_pad_aspect(crop.image), crop.task), None, whole)]
         cell_px = prompts.spec.patch_size * prompts.spec.merge_size
-        return [
-            _Piece(number, prompts.build(part.image, crop.task), part, min(token_limit(part, cell_px), whole))
-            for part in parts
-        ]
+        for place, part in enumerate([None] if parts is None else parts):
+            image = _pad_aspect(crop.image) if part is None else part.image
+            limit = whole if part is None else min(token_limit(part, cell_px), whole)
+            reference = tuple(answers[place].ids) if answers else self._reference(crop, part)
+            options = SequenceOptions(
+                limit, self.checkpoint.stop_ids, self.options.block_size, self._sampling(number, place),
+                self.config.log_probs, crop.task, reference, self.config.stop_strings, self._text,
+            )  # fmt: skip
+            yield _Piece(number, part, Ticket(prompts.build(image, crop.task), options, self.mode))
 
-    def _batches(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
-        """Yield pieces of similar length together, since a batch runs as long as its longest piece."""
-        batch: list[_Piece] = []
-        n_tokens = 0
-        for piece in sorted(pieces, key=lambda piece: piece.prompt.ids.numel()):
-            size = piece.prompt.ids.numel()
-            if batch and n_tokens + size > self.config.batch_tokens:
-                yield batch
-                batch, n_tokens = [], 0
-            batch.append(piece)
-            n_tokens += size
-        if batch:
-            yield batch
+    def _reference(self, crop: Crop, part: AnyPiece | None) -> tuple[int, ...]:
+        """Return what the crop's text layer says of a piece, as tokens, with the stop token behind it."""
+        if not crop.text_layer or self.config.draft not in ("auto", "text-layer"):
+            return ()
+        if part is None:
+            text = " ".join(word.text for word in crop.text_layer) if crop.task == "text" else ""
+        else:
+            text = piece_reference(part, crop.text_layer)
+        if not text:
+            return ()
+        ids = self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
+        return (*ids, min(self.checkpoint.stop_ids))
 
-    def _book(self, batch: list[_Piece], decoded: DecodedBatch, outcome: list[CropRun | Recognition]) -> None:
-        stages = {"vision": decoded.vision_s, "prefill": decoded.prefill_s, "decode": decoded.decode_s}
-        total = sum(piece.prompt.ids.numel() for piece in batch)
-        for piece, sequence in zip(batch, decoded.sequences, strict=True):
-            piece.decoded = sequence
-            run = outcome[piece.crop]
-            assert isinstance(run, CropRun)
-            # A batch's time is shared among its crops by their prompt tokens.
-            for stage, seconds in stages.items():
-                run.seconds[stage] += seconds * piece.prompt.ids.numel() / total
+    def _sampling(self, crop: int, place: int) -> Sampling:
+        """Return the sampling of one piece, whose noise is its own."""
+        sampling = self.config.sampling
+        if not sampling.temperature:
+            return sampling
+        digest = hashlib.sha256(f"{sampling.seed} {crop} {place}".encode()).digest()
+        return replace(sampling, seed=int.from_bytes(digest[:7], "big"))
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return self.checkpoint.tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def summarize(self, run: CropRun) -> Recognition:
         """Return the recognition of one crop: its pieces joined, its counts summed."""
-        tokenizer = self.checkpoint.tokenizer
-        texts = [tokenizer.decode(sequence.ids, skip_special_tokens=True) for sequence in run.sequences]
+        texts = [_before(self._text(sequence.ids), self.config.stop_strings) for sequence in run.sequences]
         most = self.options.max_tokens
         looped = [sequence.finish == "length" and len(sequence.ids) < most for sequence in run.sequences]
         whole = texts
@@ -235,6 +306,8 @@ class Engine:
             n_forwards=sum(sequence.n_forwards for sequence in run.sequences),
             n_rounds=sum(sequence.n_rounds for sequence in run.sequences),
             n_accepted=sum(sequence.n_accepted for sequence in run.sequences),
+            n_hits=sum(sequence.n_hits for sequence in run.sequences),
+            n_guarded=sum(sequence.n_guarded for sequence in run.sequences),
             seconds=run.seconds,
             ids=tuple(tuple(sequence.ids) for sequence in run.sequences),
         )
@@ -249,3 +322,8 @@ def _pad_aspect(image: Image.Image) -> Image.Image:
     padded = Image.new("RGB", size, "white")
     padded.paste(on_white(image), (0, 0))
     return padded
+
+
+def _before(text: str, strings: Sequence[str]) -> str:
+    """Return the text before the first stop string."""
+    return text[: min((text.find(string) for string in strings if string in text), default=len(text))]

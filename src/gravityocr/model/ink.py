@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,16 @@ class Components:
 
 @dataclass(frozen=True)
 class Ink:
-    """Hold the normalised grey image of a crop (dark on white, uint8) and its components."""
+    """Hold the normalised grey image of a crop (dark on white, uint8) and its components.
+
+    The crop, turned by `angle_deg` (as `Image.rotate` does), has the pixels of `grey`, which is smaller where the crop
+    is very large.
+    """
 
     grey: Array
     parts: Components
     glyph_px: float
+    angle_deg: float = 0.0
 
 
 def read_grey(image: Image.Image) -> Array | None:
@@ -82,7 +87,8 @@ def read_ink(image: Image.Image) -> Ink | None:
     angle = _skew_deg(ink.parts, ink.glyph_px)
     if angle:
         turned = Image.fromarray(grey).rotate(angle, Image.Resampling.BICUBIC, expand=False, fillcolor=255)
-        ink = _segment(np.asarray(turned)) or ink
+        straight = _segment(np.asarray(turned))
+        ink = ink if straight is None else replace(straight, angle_deg=angle)
     return ink
 
 
@@ -110,12 +116,21 @@ def to_grey(image: Image.Image) -> Array:
 
 
 def _is_light_on_dark(levels: Array) -> bool:
-    cut = otsu(np.bincount(levels.ravel(), minlength=256))
-    dark_share = float((levels <= cut).mean())
+    histogram = level_histogram(levels)
+    cut = otsu(histogram)
+    dark_share = float(histogram[: cut + 1].sum() / levels.size)
     if 0.42 < dark_share < 0.58:  # heavy type: the paper is what the border shows
         border = np.concatenate([levels[0], levels[-1], levels[:, 0], levels[:, -1]])
         dark_share = float((border <= cut).mean())
     return dark_share > 0.5
+
+
+def level_histogram(levels: Array) -> Array:
+    """Return how often each of 256 levels occurs; Pillow counts bytes three times as fast as `np.bincount`.
+
+    *Shapes*: levels uint8 [height, width] -> [256].
+    """
+    return np.array(Image.fromarray(levels).histogram(), dtype=np.int64)
 
 
 def otsu(histogram: Array) -> int:
@@ -144,7 +159,7 @@ def _normalise(grey: Array) -> Array | None:
         return None
     noise, full = contrast
     table = 255.0 - ((np.arange(256) - noise) * (255.0 / (full - noise))).clip(0, 255)
-    return np.asarray(table.astype(np.uint8)[depth])
+    return np.asarray(Image.fromarray(depth).point(table.astype(np.uint8).tolist()))
 
 
 def ink_contrast(depth: Array) -> tuple[float, int] | None:
@@ -152,7 +167,7 @@ def ink_contrast(depth: Array) -> tuple[float, int] | None:
 
     *Shapes*: depth uint8 [height, width].
     """
-    histogram = np.bincount(depth.ravel(), minlength=256)
+    histogram = level_histogram(depth)
     cut = otsu(histogram)
     if histogram[cut + 1 :].sum() == 0:
         return None
@@ -170,7 +185,7 @@ def _paper(grey: Array) -> Array:
     # A window of about a third of a line crop, more than the thickest stroke of a paragraph.
     reach = max(3, min(12, min(small.shape) // 6))
     closed = 255 - spread_max(255 - spread_max(small, reach), reach)
-    histogram = np.bincount(grey.ravel(), minlength=256)
+    histogram = level_histogram(grey)
     histogram[: otsu(histogram) + 1] = 0
     typical = histogram_quantile(histogram, 0.5) if histogram.any() else int(grey.max())
     # Inside very thick strokes the closing sees only ink, and beside a light shadow or a glare no paper either.
@@ -196,7 +211,7 @@ def spread_max(values: Array, reach: int) -> Array:
 def _segment(grey: Array) -> Ink | None:
     """Return components of the ink with long rules, frames and specks taken out of image and mask."""
     depth = 255 - grey
-    levels = np.bincount(depth.ravel(), minlength=256)
+    levels = level_histogram(depth)
     levels[:24] = 0
     cut = int(np.clip(0.7 * otsu(levels), 50, 80))
     mask = depth > cut

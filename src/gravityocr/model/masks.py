@@ -56,10 +56,16 @@ def joint_mask(tags: RowTags) -> Tensor:
     return (same_sample & visible) | itself
 
 
-def slot_mask(limits: Tensor, n_slots: int) -> Tensor:
-    """Return who sees which slot in decoding: row i of sequence b sees the slots `0..limits[b, i]`.
+def slot_mask(limits: Tensor, n_slots: int, spans: Tensor | None = None) -> Tensor:
+    """Return who sees which slot in decoding: row i of sequence b sees slots `0..limits[b, i]` and those of its span.
 
-    Prefill, draft and verify differ in `limits` alone. *Shapes*: limits [b, r] -> [b, 1, r, n_slots] bool.
+    Prefill, draft and verify differ in `limits` alone; the span is that of a mask block behind drafts that its rows do
+    not see. *Shapes*: limits [b, r], spans [b, r, 2] (first and last slot) -> [b, 1, r, n_slots] bool.
     *Source*: section 4.
     """
-    return torch.arange(n_slots, device=limits.device) <= limits[:, None, :, None]
+    slot = torch.arange(n_slots, device=limits.device)
+    visible = slot <= limits[:, None, :, None]
+    if spans is None:
+        return visible
+    first, last = spans[:, None, :, :1], spans[:, None, :, 1:]
+    return visible | ((slot >= first) & (slot <= last))

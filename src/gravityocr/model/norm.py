@@ -12,3 +12,7 @@ class RMSNorm(nn.RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalised input."""
         return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+    def added(self, x: Tensor, branch: Tensor) -> Tensor:
+        """Return `x` plus the normalised branch."""
+        return x + self(branch)

@@ -10,8 +10,11 @@ from torch import Tensor, nn
 
 from gravityocr.model.kv_cache import KVCache
 from gravityocr.model.prompt import Prompt
+from gravityocr.model.static_step import StaticSteps
 from gravityocr.model.text import Attend, TextConfig, TextDecoder
 from gravityocr.model.vision import VisionConfig, VisionTower
+
+PREFILL_ROWS = 2048
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,11 @@ class OcrModel(nn.Module):
         embedded = self.language_model.embed_tokens(ids)
         return embedded.masked_scatter(is_image[..., None], image_features.to(embedded.dtype))
 
-    def hidden(self, embedded: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Return the decoder's final hidden states."""
-        return self.language_model(embedded, positions, attend)
+    def hidden(
+        self, embedded: Tensor, positions: Tensor, attend: Attend, last: tuple[Tensor, Attend] | None = None
+    ) -> Tensor:
+        """Return the decoder's final hidden states, all or those of one row a sequence; see `TextDecoder.forward`."""
+        return self.language_model(embedded, positions, attend, last)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return fp32 logits."""
@@ -70,15 +75,27 @@ class OcrModel(nn.Module):
 class DecodeSession:
     """A batch of prompts in the cache, ready to be decoded.
 
-    It offers what the decoders ask for: `step`, `keep` and `capacity` (see `gravityocr.decoding`).
+    It offers what the decoders ask for: `step`, `exact_step`, `keep` and `capacity` (see `gravityocr.decoding`).
+    `exact` is the same network in fp32, where `model` computes in less. `static`, if set, runs forwards of fixed
+    shapes.
     """
 
-    def __init__(self, model: OcrModel, cache: KVCache, lens: Tensor, deltas: Tensor, logits: Tensor) -> None:
+    def __init__(
+        self,
+        model: OcrModel,
+        cache: KVCache,
+        lens: Tensor,
+        deltas: Tensor,
+        logits: Tensor,
+        exact: OcrModel | None = None,
+    ) -> None:
         self.model = model
+        self.exact = exact or model
         self.cache = cache
         self.lens = lens
         self.deltas = deltas
         self.first_logits = logits
+        self.static: StaticSteps | None = None
 
     @property
     def capacity(self) -> int:
@@ -88,28 +105,59 @@ class DecodeSession:
     def keep(self, rows: Tensor) -> None:
         """Keep only the given sequences of the batch, in the given order."""
         self.cache.keep(rows)
-        self.deltas, self.lens, self.first_logits = self.deltas[rows], self.lens[rows], self.first_logits[rows]
+        self.deltas = self.deltas[rows]
+
+    def join(self, other: DecodeSession) -> None:
+        """Append the sequences of another session."""
+        self.cache.join(other.cache)
+        self.deltas = torch.cat([self.deltas, other.deltas])
 
     @torch.inference_mode()
-    def step(self, tokens: Tensor, start: Tensor, limits: Tensor) -> Tensor:
+    def step(
+        self, tokens: Tensor, start: Tensor, limits: Tensor, spans: Tensor | None = None, offsets: Tensor | None = None
+    ) -> Tensor:
         """Run one forward over the given rows.
 
-        *Shapes*: tokens and limits [b, r], start [b] -> logits [b, r, vocab]. Row (b, i) writes slot `start[b] + i`
-        and sees the slots `0..limits[b, i]`.
+        *Shapes*: tokens and limits [b, r], start [b], spans [b, r, 2], offsets [b, r] -> logits [b, r, vocab].
+        Row (b, i) writes slot `start[b] + i` and sees the slots `0..limits[b, i]` and those of its span; its position
+        is that of its slot plus the offset.
         """
-        return self.model.logits(self.step_hidden(tokens, start, limits))
+        return self.model.logits(self.step_hidden(tokens, start, limits, spans, offsets))
 
     @torch.inference_mode()
-    def step_hidden(self, tokens: Tensor, start: Tensor, limits: Tensor) -> Tensor:
+    def step_hidden(
+        self, tokens: Tensor, start: Tensor, limits: Tensor, spans: Tensor | None = None, offsets: Tensor | None = None
+    ) -> Tensor:
         """Run one forward and return the final hidden states; see `step`."""
-        window = self.cache.window(start, tokens.shape[1], limits)
-        positions = (window.slots + self.deltas[:, None]).expand(3, -1, -1)
-        return self.model.hidden(self.model.language_model.embed_tokens(tokens), positions, window)
+        if self.static is not None:
+            return self.static.hidden(self.cache, tokens, start, limits, spans, offsets, self.deltas)
+        window = self.cache.window(start, tokens.shape[1], limits, spans)
+        positions = window.slots + self.deltas[:, None]
+        if offsets is not None:
+            positions = positions + offsets
+        embedded = self.model.language_model.embed_tokens(tokens)
+        return self.model.hidden(embedded, positions.expand(3, -1, -1), window)
+
+    @torch.inference_mode()
+    def exact_step(self, rows: Tensor, tokens: Tensor, start: Tensor) -> Tensor:
+        """Run causal rows of some sequences through the fp32 network, which rewrites their K/V.
+
+        *Shapes*: rows [n], tokens [n, r], start [n] -> logits [n, r, vocab].
+        """
+        slots = start[:, None] + torch.arange(tokens.shape[1], device=start.device)
+        window = self.cache.window(start, tokens.shape[1], slots, rows=rows)
+        positions = (slots + self.deltas[rows][:, None]).expand(3, -1, -1)
+        embedded = self.exact.language_model.embed_tokens(tokens)
+        return self.exact.logits(self.exact.hidden(embedded, positions, window))
 
 
 @torch.inference_mode()
-def prefill(model: OcrModel, prompts: Sequence[Prompt], features: Tensor, n_free: int) -> DecodeSession:
+def prefill(
+    model: OcrModel, prompts: Sequence[Prompt], features: Tensor, n_free: int, exact: OcrModel | None = None
+) -> DecodeSession:
     """Write the prompts' K/V and return the session, whose `first_logits` predict each first response token.
+
+    Long prompts are written in chunks, which bounds the memory of a forward.
 
     *Shapes*: features [n_cells of all prompts, hidden]; `n_free` slots stay free behind the longest prompt.
     """
@@ -129,10 +177,19 @@ def prefill(model: OcrModel, prompts: Sequence[Prompt], features: Tensor, n_free
     cache = KVCache(
         text.num_hidden_layers, n, text.num_key_value_heads, longest + n_free, text.head_dim, model.dtype, model.device
     )
-    start = torch.zeros(n, dtype=torch.long, device=model.device)
-    limits = torch.arange(longest, device=model.device).expand(n, -1)
-    embedded = model.embed(ids.to(model.device), is_image.to(model.device), features)
-    hidden = model.hidden(embedded, positions.to(model.device), cache.window(start, longest, limits))
-    last = hidden[torch.arange(n, device=model.device), lens - 1]
+    embedded, positions = (
+        model.embed(ids.to(model.device), is_image.to(model.device), features),
+        positions.to(model.device),
+    )
+    last = embedded.new_zeros(n, embedded.shape[-1])
+    for first in range(0, longest, PREFILL_ROWS):
+        rows = torch.arange(first, min(first + PREFILL_ROWS, longest), device=model.device)
+        window = cache.window(rows[:1].expand(n), rows.numel(), rows.expand(n, -1))
+        place = lens - 1 - first
+        here, place = (place >= 0) & (place < rows.numel()), place.clamp(0, rows.numel() - 1)
+        # All keys and values are wanted, but of the last layer's output only the rows that predict y_1.
+        top = window.of_rows(place)
+        hidden = model.hidden(embedded[:, first : first + PREFILL_ROWS], positions[:, :, rows], window, (place, top))
+        last = torch.where(here[:, None], hidden[:, 0], last)
     deltas = torch.tensor([prompt.next_position for prompt in prompts], device=model.device) - lens
-    return DecodeSession(model, cache, lens, deltas, model.logits(last))
+    return DecodeSession(model, cache, lens, deltas, model.logits(last), exact)

@@ -58,19 +58,29 @@ class Piece:
     """Hold one piece of a line, ready for the network, and how its text joins the text before it.
 
     `image` is grey, dark on white, `line_height_px` high. `joiner` is " ", "\\n" (a new paragraph or list item) or
-    "" (the first piece of all; a cut inside a word).
+    "" (the first piece of all; a cut inside a word). `box` (left, top, right, bottom) is where the piece was in the
+    crop, turned about its `middle` by `angle_deg` (as `Image.rotate` does), from ascenders to descenders.
+
+    *Units*: pixels of the crop.
     """
 
     image: Image.Image
     line: int
     joiner: str
+    box: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    angle_deg: float = 0.0
+    middle: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class _Strip:
-    """A line scaled to the height of pieces, trimmed to its ink; `gaps` are its blank column runs, longest closed."""
+    """A line scaled to the height of pieces, trimmed to its ink; `gaps` are its blank column runs, longest closed.
+
+    `places` says of each column where its middle was in the ink picture.
+    """
 
     pixels: Array
+    places: Array
     gaps: list[tuple[int, int]]
     word_gap_px: float
     first_word_px: float
@@ -89,11 +99,15 @@ def split_crop(image: Image.Image, spec: PieceSpec) -> list[Piece]:
     used = [i for i, strip in enumerate(strips) if strip is not None]
     lines, kept = [lines[i] for i in used], [strip for strip in strips if strip is not None]
     pieces: list[Piece] = []
+    reduced, middle = image.width / ink.grey.shape[1], (image.width / 2, image.height / 2)
     for number, (line, strip, joiner) in enumerate(zip(lines, kept, _line_joiners(lines, kept), strict=True)):
-        del line
+        top, bottom = (line.baseline - line.ascent) * reduced, (line.baseline + line.descent) * reduced
         for start, end, inner in _cuts(strip, spec.max_width_px - 2 * _MARGIN_PX):
             canvas = _framed(strip.pixels[:, start:end], spec)
-            pieces.append(Piece(canvas, number, joiner if inner is None else inner))
+            left, right = (float(strip.places[column]) * reduced for column in (start, end - 1))
+            box = (left, top, right, bottom)
+            joined = joiner if inner is None else inner
+            pieces.append(Piece(canvas, number, joined, box, ink.angle_deg, middle))
     return pieces
 
 
@@ -125,7 +139,8 @@ def _strip(ink: Ink, owner: Array, number: int, line: TextLine, spec: PieceSpec)
     edges = np.arange(width + 1) * ((right - left) / width)
     first, last = np.floor(edges[:-1] + 0.25).astype(int), np.ceil(edges[1:] - 0.25).astype(int)
     dark = (columns[last] > columns[first]) | (pixels.min(axis=0) < 255 - _INK_LEVEL)
-    return _trimmed(pixels, dark, scale)
+    places = left + (np.arange(width) + 0.5) * ((right - left) / width)
+    return _trimmed(pixels, dark, places, scale)
 
 
 def _window(ink: Ink, owner: Array, number: int, box: tuple[int, int, int, int]) -> tuple[Array, Array, Array]:
@@ -167,7 +182,7 @@ def _blank_runs(dark: Array) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(change[0::2], change[1::2], strict=False)]
 
 
-def _trimmed(pixels: Array, dark: Array, scale: float) -> _Strip | None:
+def _trimmed(pixels: Array, dark: Array, places: Array, scale: float) -> _Strip | None:
     """Return a strip from its first to its last ink column, with very long blanks shortened."""
     columns = np.flatnonzero(dark)
     if columns.size == 0:
@@ -183,7 +198,7 @@ def _trimmed(pixels: Array, dark: Array, scale: float) -> _Strip | None:
     for a, b in gaps:
         if b - a > _LONG_GAP_PX:
             keep[a + _SHORT_GAP_PX // 2 : b - _SHORT_GAP_PX // 2] = False
-    return _Strip(pixels[:, keep], _blank_runs(dark[keep]), word_gap, first_word, first_gap)
+    return _Strip(pixels[:, keep], places[window][keep], _blank_runs(dark[keep]), word_gap, first_word, first_gap)
 
 
 def _word_gap(widths: Array) -> float:

@@ -103,23 +103,22 @@ def on_white(image: Image.Image) -> Image.Image:
 def image_patches(image: Image.Image, spec: ImageSpec) -> tuple[Tensor, tuple[int, int]]:
     """Return flattened patches in merged-cell order and the grid (rows, columns) in patches."""
     height, width = fit_size(image.height, image.width, spec)
-    rgb = on_white(image)
-    if (rgb.height, rgb.width) != (height, width):
-        rgb = rgb.resize((width, height), Image.Resampling.BICUBIC)
-    values = torch.from_numpy(np.asarray(rgb, dtype=np.float32)) / 255.0
-    values = (values - torch.tensor(spec.mean)) / torch.tensor(spec.std)
-    return patchify(values.permute(2, 0, 1), spec)
-
-
-def patchify(values: Tensor, spec: ImageSpec) -> tuple[Tensor, tuple[int, int]]:
-    """Cut normalised pixels [3, height, width] into flattened patches, the four of a merged cell together."""
+    # A grey image is converted and cut once for its three equal channels.
+    pixels = image if image.mode == "L" and not image.has_transparency_data else on_white(image)
+    if (pixels.height, pixels.width) != (height, width):
+        pixels = pixels.resize((width, height), Image.Resampling.BICUBIC)
     patch, merge = spec.patch_size, spec.merge_size
-    channels, height, width = values.shape
     rows, columns = height // patch, width // patch
-    cells = values.reshape(channels, rows // merge, merge, patch, columns // merge, merge, patch)
-    cells = cells.permute(1, 4, 2, 5, 0, 3, 6)[:, :, :, :, :, None]
-    cells = cells.expand(-1, -1, -1, -1, -1, spec.temporal_patch_size, -1, -1)
-    return cells.reshape(rows * columns, -1), (rows, columns)
+    cells = np.asarray(pixels).reshape(rows // merge, merge, patch, columns // merge, merge, patch, -1)
+    planes = cells.transpose(6, 0, 3, 1, 4, 2, 5).reshape(-1, rows * columns, patch * patch)
+    shares = np.divide(planes, np.float32(255.0), dtype=np.float32)
+    values = np.empty((rows * columns, 3, spec.temporal_patch_size, patch * patch), dtype=np.float32)
+    for channel in range(3):
+        normalised = values[:, channel, 0]
+        np.subtract(shares[channel % len(shares)], np.float32(spec.mean[channel]), out=normalised)
+        normalised /= np.float32(spec.std[channel])
+        values[:, channel, 1:] = normalised[:, None]
+    return torch.from_numpy(values.reshape(rows * columns, -1)), (rows, columns)
 
 
 class PromptBuilder:
@@ -149,20 +148,21 @@ class PromptBuilder:
             raise ConfigError(f"unknown task {task!r}; choose one of {', '.join(TASK_PROMPTS)}")
         rows, columns = grid[0] // self.spec.merge_size, grid[1] // self.spec.merge_size
         before, after, n_cells = self._before, self._after[task], rows * columns
-        ids = torch.tensor([*before, *[self.image_id] * n_cells, *after])
-        is_image = torch.zeros_like(ids, dtype=torch.bool)
-        is_image[len(before) : len(before) + n_cells] = True
-        start = len(before)
-        cell_rows = torch.arange(rows).repeat_interleave(columns)
-        cell_columns = torch.arange(columns).repeat(rows)
-        image_positions = start + torch.stack([torch.zeros(n_cells, dtype=torch.long), cell_rows, cell_columns])
-        resume = start + max(rows, columns)
-        positions = torch.cat(
-            [
-                torch.arange(start).expand(3, -1),
-                image_positions,
-                (resume + torch.arange(len(after))).expand(3, -1),
-            ],
-            1,
+        start, resume = len(before), len(before) + max(rows, columns)
+        ids = np.array([*before, *[self.image_id] * n_cells, *after], dtype=np.int64)
+        is_image = np.zeros(len(ids), dtype=np.bool_)
+        is_image[start : start + n_cells] = True
+        positions = np.empty((3, len(ids)), dtype=np.int64)
+        positions[:, :start] = np.arange(start)
+        cells = np.zeros((3, rows, columns), dtype=np.int64)
+        cells[1], cells[2] = np.arange(rows)[:, None], np.arange(columns)
+        positions[:, start : start + n_cells] = start + cells.reshape(3, n_cells)
+        positions[:, start + n_cells :] = resume + np.arange(len(after))
+        return Prompt(
+            pixels,
+            grid,
+            torch.from_numpy(ids),
+            torch.from_numpy(is_image),
+            torch.from_numpy(positions),
+            resume + len(after),
         )
-        return Prompt(pixels, grid, ids, is_image, positions, resume + len(after))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -29,36 +30,46 @@ def patch_positions(grids: Sequence[tuple[int, int]], merge: int) -> Tensor:
     return torch.cat(parts)
 
 
-def axial_rope(positions: Tensor, theta: float, head_dim: int) -> tuple[Tensor, Tensor]:
-    """Return cos and sin of the vision tower's two-axis rotary embedding.
+def axial_rope(positions: Tensor, theta: float, head_dim: int) -> Tensor:
+    """Return the turns of the vision tower's two-axis rotary embedding, complex numbers of length 1.
 
-    *Shapes*: positions [n, 2] -> two of [n, head_dim].
+    *Shapes*: positions [n, 2] -> [n, head_dim / 2].
     """
     frequencies = inverse_frequencies(theta, head_dim // 2).to(positions.device)
     angles = (positions[:, :, None].float() * frequencies).flatten(1)
-    angles = torch.cat([angles, angles], -1)
-    return angles.cos(), angles.sin()
+    return torch.complex(angles.cos(), angles.sin())
 
 
-def mrope(positions: Tensor, frequencies: Tensor, sections: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return cos and sin of M-RoPE: each section of the frequencies turns with one axis.
+def mrope(positions: Tensor, theta: float, sections: Sequence[int]) -> Tensor:
+    """Return the turns of M-RoPE, complex numbers of length 1: each section of the frequencies follows one axis.
 
-    *Shapes*: positions [3, b, n] (temporal, height, width) -> two of [b, 1, n, 2 x sum(sections)].
-    *Source*: section 1.
+    *Shapes*: positions [3, b, n] (temporal, height, width) -> [b, n, 1, sum(sections)]. *Source*: section 1.
     """
-    parts = frequencies.split(list(sections))
-    angles = torch.cat([positions[i % 3, ..., None].float() * part for i, part in enumerate(parts)], -1)
-    angles = angles.repeat_interleave(2, -1)[:, None]
-    return angles.cos(), angles.sin()
+    frequencies, axes = _mrope_tables(theta, tuple(sections), positions.device)
+    angles = positions.movedim(0, -1)[:, :, None].float().index_select(-1, axes) * frequencies
+    return torch.complex(angles.cos(), angles.sin())
 
 
-def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate `x`, dimension i being paired with i + head_dim / 2 (the vision tower's layout)."""
-    first, second = x.chunk(2, -1)
-    return x * cos + torch.cat([-second, first], -1) * sin
+@lru_cache(maxsize=16)
+@torch.inference_mode(False)
+def _mrope_tables(theta: float, sections: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    axes = torch.tensor([i % 3 for i, size in enumerate(sections) for _ in range(size)], device=device)
+    return inverse_frequencies(theta, 2 * axes.numel()).to(device), axes
 
 
-def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate `x`, dimension 2 i being paired with 2 i + 1 (the decoder's layout)."""
-    swapped = torch.stack([-x[..., 1::2], x[..., 0::2]], -1).flatten(-2)
-    return x * cos + swapped * sin
+def rotate_halves(x: Tensor, turns: Tensor) -> Tensor:
+    """Return `x` rotated in fp32, dimension i being paired with i + head_dim / 2 (the vision tower's layout).
+
+    The result has the two of a pair as neighbours: queries and keys that share this order have the same products.
+    """
+    first, second = x.float().chunk(2, -1)
+    return torch.view_as_real(torch.complex(first, second).mul_(turns)).flatten(-2)
+
+
+def rotate_pairs(x: Tensor, turns: Tensor) -> Tensor:
+    """Return `x` rotated in fp32, dimension 2 i being paired with 2 i + 1 (the decoder's layout).
+
+    *Shapes*: x [b, n, heads, head_dim], turns [b, n, 1, head_dim / 2].
+    """
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * turns).flatten(-2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image
@@ -81,8 +81,8 @@ class TablePiece:
     """Hold some rows and columns of a table, drawn for the network.
 
     `cells` are those that start in the piece, in row-major order, with their places and spans in the whole table.
-    `angle_deg` is how the crop was turned (as `Image.rotate` does) before its ink was copied. A row too tall for a
-    piece comes in several of the same rows and columns.
+    `angle_deg` is how the crop was turned about its `middle` (as `Image.rotate` does) before its ink was copied. A row
+    too tall for a piece comes in several of the same rows and columns.
     """
 
     image: Image.Image
@@ -91,6 +91,7 @@ class TablePiece:
     rows: range
     columns: range
     angle_deg: float = 0.0
+    middle: tuple[float, float] = (0.0, 0.0)
 
 
 def split_table(image: Image.Image, spec: TablePieceSpec) -> list[TablePiece]:
@@ -108,7 +109,8 @@ def split_table(image: Image.Image, spec: TablePieceSpec) -> list[TablePiece]:
     blocks = pack(grid.cells, grid.n_rows, grid.n_columns, widths, [len(own) for own in strips],
                   max_width=spec.max_width_px - 2, max_rows=spec.max_rows, max_strips=spec.max_strips,
                   step=spec.width_step_px)  # fmt: skip
-    return [_drawn(grid, strips, block, spec) for block in blocks]
+    middle = (image.width / 2, image.height / 2)
+    return [replace(_drawn(grid, strips, block, spec), middle=middle) for block in blocks]
 
 
 def _drawn(grid: Grid, strips: list[list[Strip]], block: Block, spec: TablePieceSpec) -> TablePiece:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
 from gravityocr.model.norm import RMSNorm
-from gravityocr.model.rope import inverse_frequencies, mrope, rotate_pairs
+from gravityocr.model.packed import inner
+from gravityocr.model.rope import mrope, rotate_pairs
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [b, heads, n, d], k and v [b, kv_heads, n, d]) -> [b, heads, n, d]."""
@@ -52,25 +55,35 @@ class TextConfig:
 class TextAttention(nn.Module):
     """Grouped-query attention; what a row may see is `attend`'s affair."""
 
+    JOINT: ClassVar[Mapping[str, tuple[str, ...]]] = {"qkv": ("q_proj", "k_proj", "v_proj")}
+
     def __init__(self, config: TextConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
         self.head_dim = config.head_dim
+        self.n_heads = config.num_attention_heads
+        self.n_turned = self.n_heads + config.num_key_value_heads
         q_width = config.num_attention_heads * config.head_dim
         kv_width = config.num_key_value_heads * config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, q_width, bias=False)
         self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=False)
         self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=False)
         self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
+        self.qkv: nn.Module | None = None
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
-        """Return the attention output."""
-        q, k, v = (
-            proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-            for proj in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        mixed = attend(self.layer, rotate_pairs(q, cos, sin), rotate_pairs(k, cos, sin), v)
-        return self.o_proj(mixed.transpose(1, 2).flatten(2))
+    def forward(self, x: Tensor, turns: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
+        """Return the attention output, all of it or that of one row of each sequence."""
+        joint = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], -1) if self.qkv is None else self.qkv(x)
+        heads = joint.unflatten(-1, (-1, self.head_dim))
+        turned = rotate_pairs(heads[:, :, : self.n_turned], turns).to(x.dtype)
+        q = _chosen(turned[:, :, : self.n_heads], rows).transpose(1, 2)
+        k, v = turned[:, :, self.n_heads :].transpose(1, 2), heads[:, :, self.n_turned :].transpose(1, 2)
+        return self.o_proj(attend(self.layer, q, k, v).transpose(1, 2).flatten(2))
+
+
+def _chosen(x: Tensor, rows: Tensor | None) -> Tensor:
+    """Return one row of each sequence, [b, 1, ...], or all rows."""
+    return x if rows is None else x[torch.arange(len(rows), device=rows.device), rows][:, None]
 
 
 class TextMlp(nn.Module):
@@ -83,7 +96,7 @@ class TextMlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the transformed features."""
-        gate, up = self.gate_up_proj(x).chunk(2, -1)
+        gate, up = inner(self.gate_up_proj, x).chunk(2, -1)
         return self.down_proj(up * F.silu(gate))
 
 
@@ -98,10 +111,11 @@ class TextLayer(nn.Module):
         self.self_attn = TextAttention(config, layer)
         self.mlp = TextMlp(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
-        """Return the layer's output."""
-        x = x + self.post_self_attn_layernorm(self.self_attn(self.input_layernorm(x), cos, sin, attend))
-        return x + self.post_mlp_layernorm(self.mlp(self.post_attention_layernorm(x)))
+    def forward(self, x: Tensor, turns: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
+        """Return the layer's output, all of it or that of one row of each sequence."""
+        attended = self.self_attn(self.input_layernorm(x), turns, attend, rows)
+        x = self.post_self_attn_layernorm.added(_chosen(x, rows), attended)
+        return self.post_mlp_layernorm.added(x, self.mlp(self.post_attention_layernorm(x)))
 
 
 class TextDecoder(nn.Module):
@@ -117,13 +131,19 @@ class TextDecoder(nn.Module):
         self.layers = nn.ModuleList(TextLayer(config, i) for i in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
-    def forward(self, x: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Return the final hidden states.
+    def forward(
+        self, x: Tensor, positions: Tensor, attend: Attend, last: tuple[Tensor, Attend] | None = None
+    ) -> Tensor:
+        """Return the final hidden states, or only those of one row of each sequence.
 
-        *Shapes*: x [b, n, hidden], positions [3, b, n] -> [b, n, hidden].
+        `last` holds these rows and the `attend` of the last layer, which gets the queries of these rows alone, with the
+        keys and values of all.
+
+        *Shapes*: x [b, n, hidden], positions [3, b, n], rows [b] -> [b, n, hidden], or [b, 1, hidden] of `last`.
         """
-        frequencies = inverse_frequencies(self.config.rope_theta, self.config.head_dim).to(x.device)
-        cos, sin = (t.to(x.dtype) for t in mrope(positions, frequencies, self.config.mrope_section))
-        for layer in self.layers:
-            x = layer(x, cos, sin, attend)
-        return self.norm(x)
+        turns = mrope(positions, self.config.rope_theta, self.config.mrope_section)
+        *below, top = self.layers
+        for layer in below:
+            x = layer(x, turns, attend)
+        rows, attend = (None, attend) if last is None else last
+        return self.norm(top(x, turns, attend, rows))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
 from gravityocr.model.attention import attention
 from gravityocr.model.norm import RMSNorm
+from gravityocr.model.packed import gated, inner
 from gravityocr.model.rope import axial_rope, patch_positions, rotate_halves
 
 
@@ -70,22 +72,16 @@ class VisionAttention(nn.Module):
         self.q_norm = RMSNorm(config.head_dim, eps=config.rms_norm_eps)
         self.k_norm = RMSNorm(config.head_dim, eps=config.rms_norm_eps)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, groups: Sequence[Tensor]) -> Tensor:
-        """Return the attention output; `groups` holds one index [n_crops, n_patches] per crop size."""
-        q, k, v = self.qkv(x).view(x.shape[0], 3, self.n_heads, -1).unbind(1)
-        q = rotate_halves(self.q_norm(q).float(), cos, sin).to(v.dtype)
-        k = rotate_halves(self.k_norm(k).float(), cos, sin).to(v.dtype)
+    def forward(self, x: Tensor, turns: Tensor, groups: Sequence[tuple[int, int]]) -> Tensor:
+        """Return the attention output; `groups` lists (number of crops, patches of each) in the order of `x`."""
+        q, k, v = inner(self.qkv, x).unflatten(-1, (3, self.n_heads, -1)).unbind(1)
+        q, k = (rotate_halves(norm(x), turns).to(v.dtype) for norm, x in ((self.q_norm, q), (self.k_norm, k)))
+        sizes = [n_crops * n_patches for n_crops, n_patches in groups]
         outputs = []
-        for group in groups:
-            q_crops, k_crops, v_crops = (t[group].transpose(1, 2) for t in (q, k, v))
-            attended = attention(q_crops, k_crops, v_crops)
-            outputs.append(attended.transpose(1, 2).flatten(2).flatten(0, 1))
-        if len(groups) == 1:
-            mixed = outputs[0]
-        else:
-            order = torch.cat([group.flatten() for group in groups])
-            mixed = torch.cat(outputs)[order.argsort()]
-        return self.proj(mixed)
+        for group, parts in zip(groups, zip(*(t.split(sizes) for t in (q, k, v)), strict=True), strict=True):
+            q_crops, k_crops, v_crops = (t.unflatten(0, group).transpose(1, 2) for t in parts)
+            outputs.append(attention(q_crops, k_crops, v_crops).transpose(1, 2).flatten(2).flatten(0, 1))
+        return self.proj(outputs[0] if len(outputs) == 1 else torch.cat(outputs))
 
 
 class VisionMlp(nn.Module):
@@ -100,7 +96,7 @@ class VisionMlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the transformed features."""
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(gated(self.gate_proj, self.up_proj, x))
 
 
 class VisionBlock(nn.Module):
@@ -113,9 +109,9 @@ class VisionBlock(nn.Module):
         self.attn = VisionAttention(config)
         self.mlp = VisionMlp(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, groups: Sequence[Tensor]) -> Tensor:
+    def forward(self, x: Tensor, turns: Tensor, groups: Sequence[tuple[int, int]]) -> Tensor:
         """Return the block's output."""
-        x = x + self.attn(self.norm1(x), cos, sin, groups)
+        x = x + self.attn(self.norm1(x), turns, groups)
         return x + self.mlp(self.norm2(x))
 
 
@@ -134,7 +130,7 @@ class PatchMerger(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the decoder's input features."""
         x = F.gelu(self.post_projection_norm(self.proj(x)))
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(gated(self.gate_proj, self.up_proj, x))
 
 
 class VisionTower(nn.Module):
@@ -159,25 +155,22 @@ class VisionTower(nn.Module):
         *Shapes*: pixels [n_patches, patch_dim], grids in patches -> two of [n_cells, out_hidden_size].
         """
         merge = self.config.spatial_merge_size
+        by_size = sorted(range(len(grids)), key=lambda i: math.prod(grids[i]))
+        in_order = by_size == list(range(len(grids)))
+        if not in_order:  # crops of one size lie side by side, so that they are attended to without gathering
+            crops = pixels.split([math.prod(grid) for grid in grids])
+            pixels, grids = torch.cat([crops[i] for i in by_size]), [grids[i] for i in by_size]
+        n_of_size = Counter(math.prod(grid) for grid in grids)
+        groups = [(n_crops, size) for size, n_crops in n_of_size.items()]
         positions = patch_positions(grids, merge).to(pixels.device)
-        cos, sin = axial_rope(positions, self.config.rope_theta, self.config.head_dim)
-        cos, sin = cos[:, None], sin[:, None]
-        groups = _same_size_groups(grids, pixels.device)
+        turns = axial_rope(positions, self.config.rope_theta, self.config.head_dim)[:, None]
         x = self.patch_embed(pixels.to(self.patch_embed.weight.dtype))
         for block in self.blocks:
-            x = block(x, cos, sin, groups)
+            x = block(x, turns, groups)
         x = self.post_layernorm(x).view(-1, merge * merge, x.shape[-1])
+        if not in_order:
+            cells = x.split([math.prod(grid) // merge**2 for grid in grids])
+            x = torch.cat([cells[by_size.index(i)] for i in range(len(grids))])
         # A convolution's weight is [out, in, row, column], so the channel comes before the patch.
-        cells = self.downsample(x.transpose(1, 2).flatten(1))
-        return cells, self.merger(cells)
-
-
-def _same_size_groups(grids: Sequence[tuple[int, int]], device: torch.device) -> list[Tensor]:
-    starts: dict[int, list[int]] = defaultdict(list)
-    offset = 0
-    for height, width in grids:
-        starts[height * width].append(offset)
-        offset += height * width
-    return [
-        (torch.tensor(first)[:, None] + torch.arange(size)).to(device) for size, first in starts.items()
-    ]
+        features = self.downsample(x.transpose(1, 2).flatten(1))
+        return features, self.merger(features)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from PIL import Image
 
-from gravityocr.document import Crop, Document, DocumentStatus, Page, PageStatus, Recognition, Region
+from gravityocr.document import Crop, Document, DocumentStatus, Page, PageStatus, PlacedText, Recognition, Region
 from gravityocr.errors import GravityOCRError, InputError
-from gravityocr.pipeline.crops import CropConfig, cut
+from gravityocr.pipeline.crops import CropConfig, cut_out
 from gravityocr.pipeline.layout import TASKS, LayoutBox, LayoutConfig, LayoutDetector, find_regions
 from gravityocr.pipeline.markdown import failed_page_markdown, page_markdown
 from gravityocr.pipeline.reading_order import reading_order
 from gravityocr.pipeline.recognizer import Recognizer
 from gravityocr.pipeline.source import PageRanges, SourceConfig, SourcePage, iter_pages
+from gravityocr.pipeline.text_layer import words_in
 
 PageCallback = Callable[[Page], None]
 ImageSink = Callable[[str, Image.Image], None]
@@ -113,7 +114,7 @@ def _convert_page(source: SourcePage, reader: _PageReader) -> Page:
     if source.image is None:
         return _failed_page(source, reader, source.error or f"page {source.index + 1} gave no image")
     try:
-        reader.read(source.image, source.index)
+        reader.read(source.image, source)
     except Exception as failure:  # one page never takes the document down
         named = "" if isinstance(failure, GravityOCRError) else f"{type(failure).__name__}: "
         return _failed_page(source, reader, f"page {source.index + 1}: {named}{failure}")
@@ -149,16 +150,16 @@ class _PageReader:
         self.regions: list[Region] = []
         self.seconds: dict[str, float] = {"render": 0.0, "layout": 0.0, "recognize": 0.0}
 
-    def read(self, image: Image.Image, page_index: int) -> None:
+    def read(self, image: Image.Image, source: SourcePage) -> None:
         """Find the regions, read all of them in one call and keep pictures of those that stay unread."""
         started = time.perf_counter()
         boxes = reading_order(find_regions(image, self._detector, self._config.layout), image.size)
         self.seconds["layout"] = time.perf_counter() - started
         self.regions = [self._plan(index, item) for index, item in enumerate(boxes)]
-        self._recognize(image)
+        self._recognize(image, source.words)
         for place, region in enumerate(self.regions):
             if region.status in ("failed", "skipped") or region.task is None:
-                self.regions[place] = self._keep_picture(image, region, page_index)
+                self.regions[place] = self._keep_picture(image, region, source.index)
 
     def _plan(self, index: int, item: LayoutBox) -> Region:
         task = TASKS[item.label]
@@ -168,17 +169,18 @@ class _PageReader:
         claimed = ", ".join(sorted(self._recognizer.tasks))
         return replace(region, status="skipped", error=f"the checkpoint does not read {task}s (tasks: {claimed})")
 
-    def _recognize(self, image: Image.Image) -> None:
+    def _recognize(self, image: Image.Image, words: Sequence[PlacedText]) -> None:
         crops: list[Crop] = []
         places: list[int] = []
         for place, region in enumerate(self.regions):
             if region.task is None or region.status == "skipped":
                 continue
             try:
-                crops.append(Crop(cut(image, region.box, self._config.crop), region.task))
+                crop = cut_out(image, region.box, self._config.crop)
             except InputError as error:
                 self.regions[place] = replace(region, status="skipped", error=str(error))
                 continue
+            crops.append(Crop(crop.image, region.task, words_in(words, crop.shown, crop.padding)))
             places.append(place)
         if not crops:
             return

@@ -31,6 +31,26 @@ def cut(page: Image.Image, box: Box, config: CropConfig | None = None) -> Image.
 
     *Raises*: InputError for a box that has no area on the page (empty, inverted, NaN or off the page).
     """
+    return cut_out(page, box, config).image
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A crop, the part of the page that it shows, and how far from its upper left corner that begins.
+
+    *Units*: pixels; `padding` (x, y) is not (0, 0) where the crop was too small.
+    """
+
+    image: Image.Image
+    shown: Box
+    padding: tuple[int, int] = (0, 0)
+
+
+def cut_out(page: Image.Image, box: Box, config: CropConfig | None = None) -> Cut:
+    """Cut as `cut` does, and tell where the crop is on the page.
+
+    *Raises*: InputError for a box that has no area on the page (empty, inverted, NaN or off the page).
+    """
     config = config or CropConfig()
     inner = box.clamp(page.size)
     if inner is None:
@@ -38,11 +58,13 @@ def cut(page: Image.Image, box: Box, config: CropConfig | None = None) -> Image.
         raise InputError(f"the box [{values}] has no area on the page of {page.width} x {page.height} px")
     margin = config.margin_px
     wide = Box(inner.x0 - margin, inner.y0 - margin, inner.x1 + margin, inner.y1 + margin)
-    crop = page.crop(wide.pixels(page.size))
+    shown = wide.pixels(page.size)
+    crop = page.crop(shown)
     if min(crop.size) >= config.min_side_px:
-        return crop
+        return Cut(crop, Box(*shown))
     size = max(crop.width, config.min_side_px), max(crop.height, config.min_side_px)
     # the paper's own colour, so that the padding draws no edge
     padded = Image.new(crop.mode, size, crop.getpixel((0, 0)))
-    padded.paste(crop, ((size[0] - crop.width) // 2, (size[1] - crop.height) // 2))
-    return padded
+    padding = (size[0] - crop.width) // 2, (size[1] - crop.height) // 2
+    padded.paste(crop, padding)
+    return Cut(padded, Box(*shown), padding)

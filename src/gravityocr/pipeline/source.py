@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,12 @@ from pathlib import Path
 import pypdfium2 as pdfium
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from gravityocr.document import PlacedText
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.inputs import Kind, sniff
 from gravityocr.pipeline.pixels import DECODER_ERRORS, to_rgb
+from gravityocr.pipeline.text_files import KnownPage, read_known_pages
+from gravityocr.pipeline.text_layer import page_text
 
 _PDF_PASSWORD_ERROR = 4  # FPDF_ERR_PASSWORD of PDFium's public header
 _INTACT = "hand an intact copy"
@@ -28,13 +31,16 @@ class SourceConfig:
 
     *Units*: a page image has at most `max_page_px` pixels (larger ones are scaled down); an image file that
     would decode to more than `max_image_px` is refused (half of it for WebP), so that its decoding and
-    scaling stay within about 1 GB of memory.
+    scaling stay within about 1 GB of memory. `text_layer` reads the words that a PDF page holds beside its picture;
+    `reference` takes them from an hOCR or ALTO file of the same pages instead.
     """
 
     dpi: float = 200.0
     max_page_px: int = 16_000_000
     max_image_px: int = 100_000_000
     password: str | None = None
+    text_layer: bool = False
+    reference: str | None = None
 
     def __post_init__(self) -> None:
         if not 18 <= self.dpi <= 1200:
@@ -91,9 +97,10 @@ def _is_number(text: str) -> bool:
 
 @dataclass(frozen=True)
 class SourcePage:
-    """One page of an input: its image, or the error that cost it.
+    """One page of an input: its image, or the error that cost it, and the words that are known of it.
 
-    *Units*: `index` from 0; `seconds` for rendering or decoding; `n_pages` of the whole input.
+    *Units*: `index` from 0; `seconds` for rendering or decoding; `n_pages` of the whole input; `words` in pixels of
+    the image.
     """
 
     index: int
@@ -101,6 +108,7 @@ class SourcePage:
     error: str | None
     seconds: float
     n_pages: int = 1
+    words: tuple[PlacedText, ...] = ()
 
 
 def count_pages(path: str | Path, config: SourceConfig | None = None) -> int:
@@ -126,10 +134,11 @@ def iter_pages(
     """
     config = config or SourceConfig()
     kind = sniff(path)
+    known = () if config.reference is None else read_known_pages(config.reference)
     if kind == "pdf":
-        yield from _iter_pdf(path, pages, config)
+        yield from _iter_pdf(path, pages, config, known)
     else:
-        yield from _iter_image(path, kind, pages, config)
+        yield from _iter_image(path, kind, pages, config, known)
 
 
 def _chosen(path: str | Path, pages: PageRanges | None, n_pages: int) -> list[int]:
@@ -165,20 +174,27 @@ def _open_pdf(path: str | Path, config: SourceConfig) -> pdfium.PdfDocument:
         raise InputError(f"{path}: cannot be opened as a PDF ({_reason(error)}); {_INTACT}") from error
 
 
-def _iter_pdf(path: str | Path, pages: PageRanges | None, config: SourceConfig) -> Iterator[SourcePage]:
+def _iter_pdf(
+    path: str | Path, pages: PageRanges | None, config: SourceConfig, known: Sequence[KnownPage]
+) -> Iterator[SourcePage]:
     with closing(_open_pdf(path, config)) as document:
         n_pages = len(document)
         for index in _chosen(path, pages, n_pages):
             started = time.perf_counter()
             image, error = None, None
+            words: tuple[PlacedText, ...] = ()
             try:
-                image = _render(document, index, config)
+                image, words = _render(document, index, config)
             except (InputError, *DECODER_ERRORS) as failure:
                 error = f"page {index + 1} cannot be rendered ({_reason(failure)}); {_INTACT}"
-            yield SourcePage(index, image, error, time.perf_counter() - started, n_pages)
+            words = _known_words(known, index, image) if known else words
+            yield SourcePage(index, image, error, time.perf_counter() - started, n_pages, words)
 
 
-def _render(document: pdfium.PdfDocument, index: int, config: SourceConfig) -> Image.Image:
+def _render(
+    document: pdfium.PdfDocument, index: int, config: SourceConfig
+) -> tuple[Image.Image, tuple[PlacedText, ...]]:
+    """Return the image of a page, and the words of its text layer where they are asked for."""
     with closing(document[index]) as page:
         width_pt, height_pt = page.get_size()
         if not (width_pt > 0 and height_pt > 0):
@@ -189,8 +205,22 @@ def _render(document: pdfium.PdfDocument, index: int, config: SourceConfig) -> I
             scale *= (config.max_page_px / n_px) ** 0.5
         with closing(page.render(scale=scale)) as bitmap:
             # the bitmap owns the pixels of its view, so they are copied before it goes
-            image: Image.Image = bitmap.to_pil()
-            return image.convert("RGB").copy()
+            view: Image.Image = bitmap.to_pil()
+            image = view.convert("RGB").copy()
+        asked = config.text_layer and config.reference is None
+        return image, _layer_words(page, image.size) if asked else ()
+
+
+def _known_words(known: Sequence[KnownPage], index: int, image: Image.Image | None) -> tuple[PlacedText, ...]:
+    return known[index].words_on(image.size) if image is not None and index < len(known) else ()
+
+
+def _layer_words(page: pdfium.PdfPage, size_px: tuple[int, int]) -> tuple[PlacedText, ...]:
+    """Return the words of a page's text layer, none where it is broken: the picture is what is read."""
+    try:
+        return page_text(page, size_px)
+    except (InputError, *DECODER_ERRORS):
+        return ()
 
 
 def _open_image(path: str | Path, kind: Kind, config: SourceConfig) -> Image.Image:
@@ -242,7 +272,9 @@ def _n_frames(image: Image.Image, kind: Kind) -> int:
             n_frames += 1
 
 
-def _iter_image(path: str | Path, kind: Kind, pages: PageRanges | None, config: SourceConfig) -> Iterator[SourcePage]:
+def _iter_image(
+    path: str | Path, kind: Kind, pages: PageRanges | None, config: SourceConfig, known: Sequence[KnownPage]
+) -> Iterator[SourcePage]:
     with _open_image(path, kind, config) as image:
         n_pages = _n_frames(image, kind)
         for index in _chosen(path, pages, n_pages):
@@ -255,7 +287,8 @@ def _iter_image(path: str | Path, kind: Kind, pages: PageRanges | None, config: 
                     page = _decode(image, config)
             except (InputError, *DECODER_ERRORS) as failure:
                 error = f"page {index + 1} cannot be decoded ({_reason(failure)}); {_INTACT}"
-            yield SourcePage(index, page, error, time.perf_counter() - started, n_pages)
+            words = _known_words(known, index, page)
+            yield SourcePage(index, page, error, time.perf_counter() - started, n_pages, words)
 
 
 def _decode(image: Image.Image, config: SourceConfig) -> Image.Image:

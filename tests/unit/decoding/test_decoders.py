@@ -84,11 +84,19 @@ def test_tpf_counts_what_follows_y_1_with_the_stop_token() -> None:
     assert fast.n_accepted == 6  # d_1..d_3 twice; a0 and the verifier's token are no drafts
 
 
+def test_a_stop_token_that_is_a0_saves_the_verify_forward() -> None:
+    (one,) = decode_speculative(
+        ScriptedSlots([script := HashScript(1, stop_at=1)]), make_request([script], [99], block_size=3)
+    )
+    assert (len(one.ids), one.n_forwards, one.n_rounds, one.finish) == (2, 1, 1, "stop")
+
+
 def test_accepted_drafts_behind_the_cut_are_not_counted() -> None:
     script = HashScript(1, agreement="always")
-    for limit, accepted in [(2, 0), (3, 1), (4, 2), (5, 3), (6, 4), (7, 4)]:
+    # No draft is verified for the last token, which the verifier says anyway; a limit of 2 needs no draft at all.
+    for limit, accepted, rounds in [(2, 0, 0), (3, 0, 1), (4, 1, 1), (5, 2, 1), (6, 3, 1), (7, 4, 1)]:
         (one,) = decode_speculative(ScriptedSlots([script]), make_request([script], [limit], block_size=4))
-        assert (one.n_accepted, one.n_rounds) == (accepted, 1), limit
+        assert (one.n_accepted, one.n_rounds) == (accepted, rounds), limit
 
 
 def test_diffusion_writes_every_block_but_the_last_and_ends_at_the_first_stop() -> None:
@@ -131,14 +139,16 @@ def test_diffusion_refuses_a_threshold_that_is_no_probability(threshold: float) 
 def test_request_refuses_what_no_decoder_can_serve() -> None:
     good = make_request([HashScript(1), HashScript(2)], [5, 5], block_size=4)
     for change, message in [
-        ({"max_tokens": torch.tensor([5, 0])}, "at least 1"),
-        ({"block_size": 0}, "block size 0"),
         ({"mask_id": -1}, "mask id -1"),
         ({"mask_id": 1}, "mask id 1"),
         ({"first": torch.tensor([3])}, "one entry a sequence"),
     ]:
         with pytest.raises(ConfigError, match=message):
             replace(good, **change)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="at least 1"):
+        replace(good.options[0], max_tokens=0)
+    with pytest.raises(ConfigError, match="block size 0"):
+        replace(good.options[0], block_size=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -179,5 +189,5 @@ def test_round_imports_only_torch_errors_and_the_standard_library() -> None:
 
 
 def test_the_oracle_shares_no_acceptance_code() -> None:
-    for name in ("autoregressive.py", "request.py", "sampling.py", "trace.py"):
+    for name in ("autoregressive.py", "batch.py", "request.py", "sampling.py", "guard.py", "trace.py"):
         assert not any("round" in module or "speculative" in module for module in imports(name)), name

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 from tests.scripted import ScriptedSlots, TapeScript, make_request
 
-from gravityocr.decoding import Decoded, RoundTrace, decode_autoregressive, decode_speculative, trace_html
+from gravityocr.decoding import Decoded, RoundTrace, Speculation, decode_autoregressive, decode_speculative, trace_html
 
 # Index of the response token:   0  1  2  3  4  5  6  7  8  9
 LONG = TapeScript(prefix=[2, 3], truth=[4, 5, 6, 7, 8, 9, 2, 3, 4, 1], drafts=[0, 0, 6, 7, 3, 3, 0, 0, 4, 1])
@@ -16,7 +16,9 @@ SHORT = TapeScript(prefix=[2], truth=[5, 6, 0], drafts=[0, 0, 0, 7])
 def run() -> list[Decoded]:
     """Decode both tapes together with B = 3."""
     scripts = [LONG, SHORT]
-    return decode_speculative(ScriptedSlots(scripts), make_request(scripts, [20, 20], 3), trace=True)
+    return decode_speculative(
+        ScriptedSlots(scripts), make_request(scripts, [20, 20], 3), how=Speculation(3, trace=True)
+    )
 
 
 def test_golden_rounds() -> None:
@@ -24,18 +26,18 @@ def test_golden_rounds() -> None:
     assert long.ids == [4, 5, 6, 7, 8, 9, 2, 3, 4, 1]
     assert long.trace == [
         # Row 0 says 5; drafts of indices 2, 3, 4 against 6, 7, 8: two agree, the verifier corrects to 8.
-        RoundTrace(x0=4, a0=5, drafts=[6, 7, 3], predictions=[6, 7, 8, 2], n_accepted=2, committed=[5, 6, 7, 8]),
+        RoundTrace(x0=4, exact=[5], drafts=[6, 7, 3], predictions=[6, 7, 8, 2], n_accepted=2, committed=[5, 6, 7, 8]),
         # Indices 6, 7, 8 against 2, 3, 4: the first differs, and the drafts behind it do not matter.
-        RoundTrace(x0=8, a0=9, drafts=[0, 0, 4], predictions=[2, 2, 2, 2], n_accepted=0, committed=[9, 2]),
+        RoundTrace(x0=8, exact=[9], drafts=[0, 0, 4], predictions=[2, 2, 2, 2], n_accepted=0, committed=[9, 2]),
         # Indices 8, 9, 10: all agree with AR, which goes on behind the stop token; the round ends at it.
-        RoundTrace(x0=2, a0=3, drafts=[4, 1, 2], predictions=[4, 1, 2, 2], n_accepted=3, committed=[3, 4, 1]),
+        RoundTrace(x0=2, exact=[3], drafts=[4, 1, 2], predictions=[4, 1, 2, 2], n_accepted=3, committed=[3, 4, 1]),
     ]
     assert (long.n_rounds, long.n_forwards, long.n_accepted, long.finish) == (3, 6, 4, "stop")
     assert long.tpf == 1.5
     assert short.ids == [5, 6, 0]
     assert short.trace == [
         # The tape ends at the stop token; behind it the script says 2 and the draft 7.
-        RoundTrace(x0=5, a0=6, drafts=[0, 7, 2], predictions=[0, 2, 2, 2], n_accepted=1, committed=[6, 0]),
+        RoundTrace(x0=5, exact=[6], drafts=[0, 7, 2], predictions=[0, 2, 2, 2], n_accepted=1, committed=[6, 0]),
     ]
     assert (short.n_rounds, short.n_forwards, short.n_accepted) == (1, 2, 1)
 

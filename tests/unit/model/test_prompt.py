@@ -10,7 +10,7 @@ from PIL import Image
 from tests.factories import image_spec, prompt_builder, random_image, tiny_tokenizer
 
 from gravityocr.errors import CheckpointError, ConfigError
-from gravityocr.model.prompt import TASK_PROMPTS, ImageSpec, PromptBuilder, fit_size, image_patches, patchify
+from gravityocr.model.prompt import TASK_PROMPTS, ImageSpec, PromptBuilder, fit_size, image_patches
 from gravityocr.training.nano import build_tokenizer
 
 
@@ -67,14 +67,21 @@ def test_a_size_is_whole_cells_within_the_limits(height: int, width: int) -> Non
 
 def test_patches_are_channel_time_row_column_and_cells_stay_together() -> None:
     spec = ImageSpec(patch_size=2, min_pixels=1, mean=(0, 0, 0), std=(1, 1, 1))
-    values = torch.arange(3 * 4 * 8.0).view(3, 4, 8)
-    patches, grid = patchify(values, spec)
+    values = torch.arange(3 * 4 * 8).view(3, 4, 8)
+    image = Image.fromarray(values.permute(1, 2, 0).to(torch.uint8).contiguous().numpy())
+    patches, grid = image_patches(image, spec)
     assert grid == (2, 4) and patches.shape == (8, 3 * 2 * 2 * 2)
     places = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3)]
     for patch, (row, column) in zip(patches.view(8, 3, 2, 2, 2), places, strict=True):
         for time in range(2):
-            expected = values[:, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
+            expected = values[:, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2] / 255
             assert torch.equal(patch[:, time], expected)
+
+
+def test_a_grey_image_is_one_of_three_equal_channels() -> None:
+    grey = random_image(40, 24, seed=5).convert("L")
+    spec = image_spec("nano")
+    assert torch.equal(image_patches(grey, spec)[0], image_patches(grey.convert("RGB"), spec)[0])
 
 
 def test_pixels_are_normalised() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import cmath
 
 import torch
 from tests.factories import tiny_network
@@ -18,22 +18,31 @@ def test_frequencies_are_fp32_and_fall_from_one() -> None:
 
 def test_each_section_turns_with_its_axis() -> None:
     positions = torch.tensor([5, 7, 11])[:, None, None]
-    cos, sin = mrope(positions, torch.tensor([1.0, 0.5, 0.25, 0.125]), (1, 2, 1))
-    angles = [5 * 1.0, 7 * 0.5, 7 * 0.25, 11 * 0.125]
-    assert cos.shape == sin.shape == (1, 1, 1, 8)
-    torch.testing.assert_close(cos[0, 0, 0], torch.tensor([math.cos(angle) for angle in angles for _ in "ab"]))
-    torch.testing.assert_close(sin[0, 0, 0], torch.tensor([math.sin(angle) for angle in angles for _ in "ab"]))
+    turns = mrope(positions, 100.0, (1, 2, 1))
+    one, two, three, four = inverse_frequencies(100.0, 8).tolist()
+    angles = [5 * one, 7 * two, 7 * three, 11 * four]
+    assert turns.shape == (1, 1, 1, 4)
+    torch.testing.assert_close(turns[0, 0, 0], torch.tensor([cmath.rect(1, angle) for angle in angles]))
 
 
 def test_sections_beyond_the_third_start_again_with_the_first_axis() -> None:
     positions = torch.tensor([5, 7, 11])[:, None, None]
-    cos, _ = mrope(positions, torch.ones(4), (1, 1, 1, 1))
-    torch.testing.assert_close(cos[0, 0, 0, ::2], torch.tensor([math.cos(angle) for angle in (5, 7, 11, 5)]))
+    turns = mrope(positions, 1.0, (1, 1, 1, 1))  # theta 1: all frequencies are 1
+    torch.testing.assert_close(turns[0, 0, 0], torch.tensor([cmath.rect(1, angle) for angle in (5, 7, 11, 5)]))
+
+
+def test_frequencies_kept_from_reading_serve_training() -> None:
+    positions = torch.tensor([5, 7, 11])[:, None, None]
+    with torch.inference_mode():
+        mrope(positions, 31.0, (1, 1))
+    x = torch.ones(1, 1, 1, 4, requires_grad=True)
+    rotate_pairs(x, mrope(positions, 31.0, (1, 1))).sum().backward()
+    assert x.grad is not None
 
 
 def test_pairs_are_neighbours() -> None:
     x = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    quarter = rotate_pairs(x, torch.zeros(4), torch.ones(4))  # a quarter turn of each pair
+    quarter = rotate_pairs(x, torch.tensor([1j, 1j]))  # a quarter turn of each pair
     assert quarter.tolist() == [-2.0, 1.0, -4.0, 3.0]
 
 

@@ -83,8 +83,8 @@ def test_rotary_scores_depend_on_offsets_only() -> None:
     q, k = torch.randn(16), torch.randn(16)
 
     def score(at: list[int], to: list[int]) -> Tensor:
-        cos, sin = axial_rope(torch.tensor([at, to]), 100.0, 16)
-        return rotate_halves(q, cos[0], sin[0]) @ rotate_halves(k, cos[1], sin[1])
+        turns = axial_rope(torch.tensor([at, to]), 100.0, 16)
+        return rotate_halves(q, turns[0]) @ rotate_halves(k, turns[1])
 
     torch.testing.assert_close(score([3, 5], [1, 9]), score([13, 2], [11, 6]), rtol=0, atol=1e-4)
     assert (score([3, 5], [1, 9]) - score([5, 3], [9, 1])).abs() > 1e-3  # the axes are told apart

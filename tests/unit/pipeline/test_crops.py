@@ -9,7 +9,7 @@ from PIL import Image
 
 from gravityocr.document import Box
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline.crops import CropConfig, cut
+from gravityocr.pipeline.crops import CropConfig, Cut, cut, cut_out
 
 
 def page() -> Image.Image:
@@ -24,6 +24,13 @@ def test_margin_is_added_and_clamped() -> None:
     exact = cut(page(), Box(50, 40, 150, 80), CropConfig(margin_px=0))
     assert exact.size == (100, 40)
     assert exact.getcolors() == [(4000, (255, 0, 0))]
+
+
+def test_a_cut_tells_where_it_was() -> None:
+    found = cut_out(page(), Box(50.5, 40, 150, 80), CropConfig(margin_px=4))
+    assert found == Cut(found.image, Box(46, 36, 154, 84)) and found.image.size == (108, 48)
+    low = cut_out(page(), Box(50, 90, 150, 99), CropConfig(margin_px=2, min_side_px=40))
+    assert (low.image.size, low.shown, low.padding) == ((104, 40), Box(48, 88, 152, 100), (0, 14))
 
 
 @pytest.mark.parametrize("box", [Box(60, 50, 61, 51), Box(50, 40, 150, 44), Box(199, 99, 250, 120)])

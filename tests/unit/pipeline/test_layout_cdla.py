@@ -103,3 +103,10 @@ def test_opencv_and_rapid_layout_are_never_imported() -> None:
 def test_config_is_checked(field: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=f"cdla.{next(iter(field))}"):
         CdlaConfig(**field)  # type: ignore[arg-type]
+
+
+def test_a_model_file_that_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "broken.onnx"
+    file.write_bytes(b"no model")
+    with pytest.raises(ConfigError, match=r"broken\.onnx.*hand an intact"):
+        CdlaDetector(CdlaConfig(model_path=str(file)))

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageChops
 
+from gravityocr.document import PlacedText
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline import pixels, source
 from gravityocr.pipeline.pixels import to_rgb
@@ -279,7 +280,9 @@ def test_pdf_pages_are_made_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
     rendered: list[int] = []
     real = source._render
 
-    def spy(document: pdfium.PdfDocument, index: int, config: SourceConfig) -> Image.Image:
+    def spy(
+        document: pdfium.PdfDocument, index: int, config: SourceConfig
+    ) -> tuple[Image.Image, tuple[PlacedText, ...]]:
         rendered.append(index)
         return real(document, index, config)
 
@@ -299,7 +302,9 @@ def test_pdf_pages_are_made_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_bad_pdf_page_does_not_take_the_others_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = source._render
 
-    def fails_on_second(document: pdfium.PdfDocument, index: int, config: SourceConfig) -> Image.Image:
+    def fails_on_second(
+        document: pdfium.PdfDocument, index: int, config: SourceConfig
+    ) -> tuple[Image.Image, tuple[PlacedText, ...]]:
         if index == 1:
             raise pdfium.PdfiumError("Failed to load page.")
         return real(document, index, config)

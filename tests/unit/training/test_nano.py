@@ -87,8 +87,8 @@ def test_fresh_vision_heads_look_at_neighbours() -> None:
         q, k, _ = block.attn.qkv.bias.view(3, vision.num_heads, vision.head_dim).unbind(0)
         q, k = block.attn.q_norm(q), block.attn.k_norm(k)
     positions = torch.tensor([[0, column] for column in range(9)])
-    cos, sin = axial_rope(positions, vision.rope_theta, vision.head_dim)
-    scores = [rotate_halves(k[h].expand(9, -1), cos, sin) @ rotate_halves(q[h], cos[4], sin[4]) for h in (0, 1)]
+    turns = axial_rope(positions, vision.rope_theta, vision.head_dim)
+    scores = [rotate_halves(k[h].expand(9, -1), turns) @ rotate_halves(q[h], turns[4]) for h in (0, 1)]
     assert sorted(int(score.argmax()) for score in scores) == [3, 5]
 
 

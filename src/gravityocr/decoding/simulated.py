@@ -1,0 +1,44 @@
+"""SIMULATED drafts: real forwards, whose drafts are replaced by a known answer that is spoiled at a drawn place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gravityocr.decoding.acceptance import AcceptanceProfile
+from gravityocr.decoding.batch import Batch
+from gravityocr.decoding.round import Window
+from gravityocr.decoding.speculative import Proposer
+
+
+class SimulatedRows:
+    """Pay for the drafts of another proposer and hand out those that an acceptance profile asks for.
+
+    Every sequence's options hold its answer, found by an autoregressive decode, as `reference`.
+    """
+
+    def __init__(self, rows: Proposer, batch: Batch, profile: AcceptanceProfile) -> None:
+        self.rows = rows
+        self.batch = batch
+        self.profile = profile
+        self.generator = torch.Generator().manual_seed(profile.seed)
+
+    def forward(self, window: Window) -> Tensor:
+        """Run the network and return its logits."""
+        return self.rows.forward(window)
+
+    def propose(
+        self, logits: Tensor, columns: Tensor, boundary: Tensor, last: Tensor, before: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return drafts of which as many agree as was drawn; the confidence is the same everywhere."""
+        tokens, confidence = self.rows.propose(logits, columns, boundary, last, before)
+        size = tokens.shape[1]
+        lengths = self.profile.draw(len(tokens), self.generator).tolist()
+        for row, (progress, length) in enumerate(zip(self.batch.running, lengths, strict=True)):
+            answer = list(progress.options.reference[len(progress.ids) :][:size])
+            drafts = answer + [answer[-1] if answer else progress.ids[-1]] * (size - len(answer))
+            if length < size:  # any other token but the mask
+                other = (drafts[length] + 1) % logits.shape[-1]
+                drafts[length] = other if other != self.batch.mask_id else (other + 1) % logits.shape[-1]
+            tokens[row] = torch.tensor(drafts, device=tokens.device)
+        return tokens, torch.full_like(confidence, self.profile.mean / (1 + self.profile.mean))

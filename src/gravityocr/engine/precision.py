@@ -1,0 +1,67 @@
+"""Which types the stages of reading compute in, and the twins of the network that do so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from gravityocr.decoding.plan import CostTable, Planner
+from gravityocr.decoding.prompts import Networks
+from gravityocr.errors import ConfigError
+from gravityocr.model.device import multiplies_bf16
+from gravityocr.model.draft_head import DraftHead
+from gravityocr.model.ocr_model import OcrModel
+from gravityocr.model.packed import packed_copy
+
+DTYPES = ("auto", "float32", "mixed", "bfloat16")
+MeasureCosts = Callable[[OcrModel], CostTable]
+
+
+@dataclass
+class Precision:
+    """The network in the types of its stages, and what was measured of it; engines over the same weights share it.
+
+    `guarded` tells whether near ties are decided in fp32.
+    """
+
+    networks: Networks
+    guarded: bool
+    costs: CostTable | None = None
+    planners: dict[bool, Planner] = field(default_factory=dict)
+
+    def planner(self, measure: MeasureCosts, head: DraftHead | None) -> Planner:
+        """Return the planner of drafts with or without a head, which remembers what earlier sequences accepted."""
+        if self.costs is None:
+            self.costs = measure(self.networks.decode)
+        return self.planners.setdefault(head is not None, Planner(self.costs))
+
+
+def check_precision(dtype: str) -> None:
+    """Refuse an unknown name. *Raises*: ConfigError."""
+    if dtype not in DTYPES:
+        raise ConfigError(f"unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}")
+
+
+def precision_of(model: OcrModel, dtype: str) -> Precision:
+    """Return a network's twins for a precision.
+
+    "float32" computes everything in fp32. "mixed" multiplies in bf16 in vision and prefill, which all decode modes
+    share, and decodes in fp32. "bfloat16" decodes in bf16, too, and lets fp32 decide near ties. "auto" takes the
+    fastest that this device has. Norms, softmax, rotation and the residual stream are fp32 in all of them.
+
+    *Raises*: ConfigError for an unknown name.
+    """
+    check_precision(dtype)
+    if dtype == "auto":
+        dtype = "mixed" if multiplies_bf16(model.device) else "float32"
+    exact = packed_copy(model, torch.float32)
+    if dtype == "float32":
+        return Precision(Networks.all_of(exact), guarded=False)
+    reduced = packed_copy(model, torch.bfloat16)
+    # Logits rounded to bf16 would tie all the time: their steps are as wide as most close calls.
+    reduced.lm_head = exact.lm_head
+    if dtype == "mixed":
+        return Precision(Networks(exact, reduced, exact), guarded=False)
+    return Precision(Networks(exact, reduced, reduced), guarded=True)
