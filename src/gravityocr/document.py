@@ -26,8 +26,8 @@ class Recognition:
 
     `ids` holds the token ids of each piece that the crop was split into. `n_forwards` counts the decode
     forwards that the crop took part in, summed over its pieces, as are rounds, accepted drafts, `n_hits` (rounds whose
-    drafts came with the forward before) and `n_guarded` (tokens that fp32 decided). *Units*: `seconds` maps `vision`, `prefill` and
-    `decode` to seconds.
+    drafts came with the forward before) and `n_guarded` (tokens that fp32 decided). *Units*: `seconds` maps `vision`,
+    `prefill` and `decode` to seconds.
     """
 
     text: str

@@ -9,7 +9,14 @@ import torch
 from tests.factories import CONFIGS, causal_forward, make_prompts, mask_id, tiny_network
 from torch import Tensor
 
-from gravityocr.decoding import Decoded, Request, SequenceOptions, decode_autoregressive, decode_diffusion, decode_speculative
+from gravityocr.decoding import (
+    Decoded,
+    Request,
+    SequenceOptions,
+    decode_autoregressive,
+    decode_diffusion,
+    decode_speculative,
+)
 from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, decode_prompts
 from gravityocr.decoding.sampling import greedy
 from gravityocr.errors import CapacityError, ConfigError

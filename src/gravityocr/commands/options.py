@@ -17,16 +17,19 @@ console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty(
 Checkpoint = Annotated[str, typer.Option(help="'nano' (embedded) or a checkpoint folder.")]
 Decode = Annotated[str, typer.Option(help="self-spec, ar or diffusion.")]
 BlockSize = Annotated[int | None, typer.Option(help="Most tokens drafted at once; default: what pays, up to 32.")]
-Dtype = Annotated[str, typer.Option(help="float32, mixed (vision and prefill in bf16), bfloat16 (decoding, too) or auto.")]
+Dtype = Annotated[
+    str, typer.Option(help="float32, mixed (vision and prefill in bf16), bfloat16 (decoding, too) or auto.")
+]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of the network; default: 1 for small ones.")]
+Threads = Annotated[int | None, typer.Option(help="At most so many threads; default: 1 for small networks.")]
 MaxTokens = Annotated[int, typer.Option(help="Most tokens per piece.")]
 DraftHead = Annotated[
     str | None, typer.Option(help="on or off: the sequential draft head; default: the checkpoint's own choice.")
 ]
 Windows = Annotated[str, typer.Option(help="adaptive (draft what pays) or fixed (whole blocks).")]
 Candidates = Annotated[
-    int | None, typer.Option("--candidates", help="Mask blocks behind verified drafts (fused rounds); default: measured.")
+    int | None,
+    typer.Option("--candidates", help="Mask blocks behind verified drafts (fused rounds); default: 0."),
 ]
 Temperature = Annotated[float, typer.Option(help="0 is greedy; above it tokens are drawn.")]
 TopP = Annotated[float, typer.Option(help="Draw from the likeliest tokens that hold this probability.")]

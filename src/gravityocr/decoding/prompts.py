@@ -22,6 +22,7 @@ from gravityocr.decoding.sequential_draft import SequentialRows
 from gravityocr.decoding.simulated import SimulatedRows
 from gravityocr.decoding.speculative import Drafts, IndependentRows, Proposer, Speculation, SpeculativeLane
 from gravityocr.errors import ConfigError
+from gravityocr.model.device import ThreadPlan
 from gravityocr.model.draft_head import DraftHead
 from gravityocr.model.ocr_model import DecodeSession, OcrModel, prefill
 from gravityocr.model.prompt import Prompt
@@ -55,7 +56,7 @@ class DecodeOptions:
 
     `max_tokens` counts y_1. `threshold` is used by direct block diffusion only; what follows it by self-speculation
     only. Without a planner windows are fixed. `guard` lets fp32 decide near ties. `static_steps` runs forwards of fixed
-    shapes, which CUDA replays as graphs.
+    shapes, which CUDA replays as graphs. `threads` says how many threads each forward gets.
     """
 
     mask_id: int
@@ -73,6 +74,7 @@ class DecodeOptions:
     guard: TieGuard | None = None
     profile: AcceptanceProfile | None = None
     static_steps: bool = False
+    threads: ThreadPlan | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in DECODE_MODES:
@@ -126,6 +128,8 @@ def read_prompts(
     networks: Networks, prompts: Sequence[Prompt], options: Sequence[SequenceOptions], how: DecodeOptions
 ) -> ReadPrompts:
     """Encode the crops, write the prompts' K/V and choose each y_1."""
+    if how.threads is not None:
+        how.threads.use(how.threads.from_rows)
     began = time.perf_counter()
     features = _encode(networks.read, prompts)
     encoded = time.perf_counter()
@@ -144,6 +148,7 @@ def read_prompts(
 
 def build_lane(session: DecodeSession, how: DecodeOptions) -> Lane:
     """Return an empty lane of the mode over a session's cache rows, to which the session's sequences are admitted."""
+    session.threads = how.threads
     if how.static_steps:
         session.static = StaticSteps(session.model, graphs=session.model.device.type == "cuda")
     guard = how.guard if how.mode != "diffusion" else None

@@ -13,6 +13,7 @@ from gravityocr.decoding.sampling import Sampling
 from gravityocr.decoding.trace import RoundTrace
 from gravityocr.errors import CapacityError, ConfigError
 
+_NO_STOP = -2  # the round's NO_STOP, which the oracle does not import
 Finish = Literal["stop", "length", "cancelled"]
 
 
@@ -148,7 +149,7 @@ class Decoded:
 
 
 def stop_table(options: list[SequenceOptions], device: torch.device) -> Tensor:
-    """Return the stop ids of each sequence, filled up with -1. *Shapes*: [b, k], k at least 1."""
+    """Return the stop ids of each sequence, filled up with what no token equals. *Shapes*: [b, k], k at least 1."""
     width = max([1, *(len(one.stop_ids) for one in options)])
-    rows = [sorted(one.stop_ids) + [-1] * (width - len(one.stop_ids)) for one in options]
+    rows = [sorted(one.stop_ids) + [_NO_STOP] * (width - len(one.stop_ids)) for one in options]
     return torch.tensor(rows, dtype=torch.long, device=device).view(len(options), width)

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 NO_TOKEN = -1  # fills the columns behind the committed tokens; equals no vocabulary entry
+NO_STOP = -2  # fills up the stop tokens of a sequence; equals neither
 
 
 class Window(NamedTuple):
@@ -109,12 +110,12 @@ def commit(predictions: Tensor, n_accepted: Tensor) -> Tensor:
 def cut(tokens: Tensor, counts: Tensor, stops: Tensor, n_left: Tensor) -> Tensor:
     """Return how many of the first `counts` tokens remain up to the first stop token and the limit.
 
-    *Shapes*: tokens [b, n]; counts, n_left and the result [b]; stops [b, k], -1 where there is none. The stop token
-    remains.
+    *Shapes*: tokens [b, n]; counts, n_left and the result [b]; stops [b, k], NO_STOP where there is none. The stop
+    token remains.
     """
     n_columns = tokens.shape[1]
     column = torch.arange(n_columns, device=tokens.device)
-    is_stop = (tokens[:, :, None] == stops[:, None, :].masked_fill(stops[:, None, :] < 0, NO_TOKEN - 1)).any(dim=-1)
+    is_stop = (tokens[:, :, None] == stops[:, None, :]).any(dim=-1)
     first_stop = torch.where(is_stop, column, n_columns).amin(dim=1)
     return torch.minimum(torch.minimum(counts, first_stop + 1), n_left)
 

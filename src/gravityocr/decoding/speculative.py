@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from gravityocr.decoding.batch import Batch, Progress, run
 from gravityocr.decoding.diffusion import fix_tokens
 from gravityocr.decoding.guard import TieGuard
-from gravityocr.decoding.plan import Planner
+from gravityocr.decoding.plan import Planner, StepKind
 from gravityocr.decoding.request import Decoded, Request, Slots
 from gravityocr.decoding.round import Outcome, Plan, Window, judge, round_window
 from gravityocr.decoding.sampling import greedy_with_confidence
@@ -19,6 +20,7 @@ from gravityocr.decoding.trace import RoundTrace, Source
 
 Drafts = Literal["auto", "diffusion", "reference", "none"]
 KEEP_CONFIDENCE = 0.9
+REFERENCE_CONFIDENCE = 0.998
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class SpeculativeLane:
     @torch.inference_mode()
     def step(self) -> None:
         """Run one forward for every running sequence; those that end leave the batch."""
-        batch = self.batch
+        batch, began = self.batch, time.perf_counter()
+        n = len(batch.running)
         plan = self._plan()
         window = round_window(batch.x0, batch.lens, plan)
         logits = self.proposer.forward(window)
@@ -108,28 +111,32 @@ class SpeculativeLane:
         batch.advance(outcome.committed, outcome.n_committed, decision)
         self._draft(plan, outcome, boundaries, logits)
         batch.retire()
+        if self.planner is not None:
+            step: StepKind = "verify" if plan.drafts.shape[1] else "draft" if plan.points.shape[1] else "plain"
+            self.planner.observe(step, n, window.tokens.numel(), time.perf_counter() - began)
 
     def _plan(self) -> Plan:
         """Choose what each sequence's window holds."""
         batch, columns = self.batch, self.batch.columns
         self._look_up_references()
-        steps_left = (columns["n_steps"] > 0) & (columns["n_steps"] < self.how.steps)
-        n_ready = torch.where(steps_left, 0, columns["n_drafts"])
-        n_ready = torch.minimum(n_ready, batch.n_left - 1)
-        ready = (columns["n_drafts"] > 0) & ~steps_left
-        size = self._block_size(ready)
-        n_ready = self._widths(n_ready)
-        may_draft = torch.tensor([self._may_draft(one) for one in batch.running], device=batch.lens.device)
-        drafting = ~ready & may_draft & bool(size)
-        n_drafts = torch.where(ready, n_ready, 0)
+        n_waiting, again = columns["n_drafts"], None
+        if self.how.steps > 1:  # drafts that are still denoised are not verified yet
+            again = (columns["n_steps"] > 0) & (columns["n_steps"] < self.how.steps)
+            n_waiting = torch.where(again, 0, n_waiting)
+        ready = n_waiting > 0
+        size = self._block_size()
+        n_drafts = self._widths(torch.minimum(n_waiting, batch.n_left - 1))
         width = int(n_drafts.max())
-        masks = torch.full_like(columns["drafts"], batch.mask_id)
-        blocks = torch.where(columns["fixed"] & steps_left[:, None], columns["drafts"], masks)[:, : max(size, 1)]
-        points = batch.lens.new_zeros(len(batch.running), 1)
-        n_blocks = drafting.long()
+        blocks = torch.full((len(ready), max(size, 1)), batch.mask_id, device=ready.device)
+        if again is not None:
+            fixed = columns["fixed"][:, : blocks.shape[1]] & again[:, None]
+            blocks = torch.where(fixed, columns["drafts"][:, : blocks.shape[1]], blocks)
+        may_draft = [bool(size) and self._may_draft(one) for one in batch.running]
+        drafting = ~ready if all(may_draft) else ~ready & torch.tensor(may_draft, device=ready.device)
+        points, n_blocks = batch.lens.new_zeros(len(ready), 1), drafting.long()
         if self.how.n_candidates and size and width:
             points, n_blocks = self._candidates(n_drafts, drafting, may_draft, size)
-        if not int(n_blocks.max()):
+        if not bool(n_blocks.any()):
             points = points[:, :0]
         return Plan(columns["drafts"][:, :width], n_drafts, points, n_blocks, blocks)
 
@@ -138,7 +145,7 @@ class SpeculativeLane:
             return False
         return progress.options.max_tokens - len(progress.ids) > 1  # the last token needs no draft behind it
 
-    def _block_size(self, ready: Tensor) -> int:
+    def _block_size(self) -> int:
         """Return how many tokens are drafted at once, 0 for none."""
         running = self.batch.running
         largest = max(one.options.block_size for one in running)
@@ -159,7 +166,9 @@ class SpeculativeLane:
         gains = (chances * counts).sum(dim=0).tolist()
         return n_ready.clamp(max=self.planner.verify_width(gains, len(n_ready), widest))
 
-    def _candidates(self, n_drafts: Tensor, drafting: Tensor, may_draft: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    def _candidates(
+        self, n_drafts: Tensor, drafting: Tensor, may_draft: list[bool], size: int
+    ) -> tuple[Tensor, Tensor]:
         """Return full acceptance and the likeliest other points where it may end, and how many each sequence takes."""
         width = int(n_drafts.max())
         column = torch.arange(width + 1, device=n_drafts.device)
@@ -170,7 +179,8 @@ class SpeculativeLane:
         misses = torch.where(is_full, 1.0, misses)  # behind the last draft acceptance must end
         chances = torch.where(column <= n_drafts[:, None], reached * misses, -1.0)
         best = (chances + is_full.float()).topk(min(self.how.n_candidates, width + 1), dim=1)
-        n_blocks = ((best.values >= 0) & (n_drafts > 0)[:, None] & may_draft[:, None]).long().sum(dim=1)
+        takes = (n_drafts > 0) & torch.tensor(may_draft, device=n_drafts.device)
+        n_blocks = ((best.values >= 0) & takes[:, None]).long().sum(dim=1)
         if self.planner is not None:
             n, rows = len(n_drafts), int((1 + n_drafts).sum())
             chance = float((chances.gather(1, best.indices).clamp(0) * (n_drafts > 0)[:, None]).sum(dim=1).mean())
@@ -189,13 +199,13 @@ class SpeculativeLane:
             if progress.reference is None or has[row]:
                 continue
             one = progress.options
+            found = progress.reference.propose(progress.ids, self.how.width)
             wins = self.how.drafts == "reference" or self.planner is None
-            if not wins and self.planner is not None:
-                wins = self.planner.reference_wins(one.kind, n, self.how.width, one.block_size)
-            found = progress.reference.propose(progress.ids, self.how.width) if wins else []
-            if found:
+            if found and not wins and self.planner is not None:
+                wins = self.planner.reference_wins(one.kind, n, len(found), one.block_size)
+            if found and wins:
                 columns["drafts"][row, : len(found)] = torch.tensor(found, device=self.batch.lens.device)
-                columns["confidence"][row] = 0.98
+                columns["confidence"][row] = REFERENCE_CONFIDENCE
                 columns["n_drafts"][row] = len(found)
                 progress.source = "reference"
 

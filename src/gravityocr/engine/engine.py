@@ -18,20 +18,20 @@ from gravityocr.decoding.prompts import DECODE_MODES, DecodeMode, DecodeOptions,
 from gravityocr.decoding.request import SequenceOptions
 from gravityocr.decoding.sampling import Sampling
 from gravityocr.document import Crop, Recognition, RegionStatus
-from gravityocr.engine.costs import measure_costs
+from gravityocr.engine.costs import is_small
 from gravityocr.engine.crop_pieces import AnyPiece, join_pieces, piece_reference, split_into_pieces, token_limit
 from gravityocr.engine.loops import without_repeated_tail
 from gravityocr.engine.precision import Precision, check_precision, precision_of
 from gravityocr.engine.scheduler import Scheduler, Ticket
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.checkpoint import MAX_BLOCK_SIZE, Checkpoint, load_checkpoint
+from gravityocr.model.device import check_device
 from gravityocr.model.draft_head import DRAFT_HEAD_FILE, DraftHead
 from gravityocr.model.prompt import on_white
 
 MAX_ASPECT = 100
 MAX_TOKENS = 65536
 MAX_THREADS = 256
-SMALL_NETWORK = 50_000_000
 ADAPTIVE_BLOCK_SIZE = 32
 N_CANDIDATES = 0
 Draft = Literal["auto", "diffusion", "text-layer", "none"]
@@ -84,6 +84,8 @@ class EngineConfig:
         ):  # fmt: skip
             if value not in known:
                 raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+        if self.decode == "diffusion" and self.draft == "none":
+            raise ConfigError("decode 'diffusion' with draft 'none' leaves nothing to decode by; leave one of them out")
 
 
 @dataclass
@@ -140,10 +142,11 @@ class Engine:
             N_CANDIDATES if config.n_candidates is None else config.n_candidates,
             config.draft_steps,
             "reference" if reference_only else "diffusion" if simulated or config.draft == "diffusion" else "auto",
-            self.precision.planner(measure_costs, head) if adaptive else None,
+            self.precision.planner(head) if adaptive else None,
             guard,
             config.acceptance_profile,
             self.checkpoint.model.device.type == "cuda" if config.static_steps is None else config.static_steps,
+            self.precision.costs().threads if self.precision.n_threads > 1 else None,
         )
 
     def _draft_head(self) -> DraftHead | None:
@@ -164,20 +167,20 @@ class Engine:
                         device: str = "cpu", n_threads: int | None = None) -> Engine:  # fmt: skip
         """Load a checkpoint by name or folder and return its engine; see `precision_of` for `dtype`.
 
-        `n_threads` sets torch's threads for the whole process. None gives networks of under 50 M parameters one thread,
-        and leaves the others to torch: a small network's forwards are too short to share, and threads that wait for
-        one another on a busy machine cost ten times the work.
+        `n_threads` bounds torch's threads, which are set for the whole process; each decode forward takes one or all of
+        them, whichever was measured to be faster. None gives networks of under 50 M parameters one thread, and leaves
+        the others to torch: threads that wait for one another on a busy machine cost ten times the work.
 
         *Raises*: ConfigError for an unknown dtype or device, CheckpointError for a checkpoint that does not load.
         """
         check_precision(dtype)
         if n_threads is not None and not 1 <= n_threads <= MAX_THREADS:
             raise ConfigError(f"{n_threads} threads: choose 1 to {MAX_THREADS}")
+        check_device(device)
         loaded = load_checkpoint(name, torch.float32, device)
-        small = sum(parameter.numel() for parameter in loaded.model.parameters()) < SMALL_NETWORK
-        if n_threads or small:
+        if n_threads or is_small(loaded.model):
             torch.set_num_threads(n_threads or 1)
-        return cls(loaded, config, precision_of(loaded.model, dtype))
+        return cls(loaded, config, precision_of(loaded.model, dtype, torch.get_num_threads()))
 
     def with_config(self, **overrides: Any) -> Engine:
         """Return an engine over the same weights whose configuration differs in the fields that are named.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from gravityocr.model.device import ThreadPlan
 from gravityocr.model.kv_cache import KVCache
 from gravityocr.model.prompt import Prompt
 from gravityocr.model.static_step import StaticSteps
@@ -77,7 +78,7 @@ class DecodeSession:
 
     It offers what the decoders ask for: `step`, `exact_step`, `keep` and `capacity` (see `gravityocr.decoding`).
     `exact` is the same network in fp32, where `model` computes in less. `static`, if set, runs forwards of fixed
-    shapes.
+    shapes; `threads`, if set, says how many threads a forward gets.
     """
 
     def __init__(
@@ -96,17 +97,20 @@ class DecodeSession:
         self.deltas = deltas
         self.first_logits = logits
         self.static: StaticSteps | None = None
+        self.threads: ThreadPlan | None = None
 
     @property
     def capacity(self) -> int:
         """Number of K/V slots per sequence."""
         return self.cache.capacity
 
+    @torch.inference_mode()
     def keep(self, rows: Tensor) -> None:
         """Keep only the given sequences of the batch, in the given order."""
         self.cache.keep(rows)
         self.deltas = self.deltas[rows]
 
+    @torch.inference_mode()
     def join(self, other: DecodeSession) -> None:
         """Append the sequences of another session."""
         self.cache.join(other.cache)
@@ -129,6 +133,8 @@ class DecodeSession:
         self, tokens: Tensor, start: Tensor, limits: Tensor, spans: Tensor | None = None, offsets: Tensor | None = None
     ) -> Tensor:
         """Run one forward and return the final hidden states; see `step`."""
+        if self.threads is not None:
+            self.threads.use(tokens.numel())
         if self.static is not None:
             return self.static.hidden(self.cache, tokens, start, limits, spans, offsets, self.deltas)
         window = self.cache.window(start, tokens.shape[1], limits, spans)
@@ -144,6 +150,8 @@ class DecodeSession:
 
         *Shapes*: rows [n], tokens [n, r], start [n] -> logits [n, r, vocab].
         """
+        if self.threads is not None:
+            self.threads.use(tokens.numel())
         slots = start[:, None] + torch.arange(tokens.shape[1], device=start.device)
         window = self.cache.window(start, tokens.shape[1], slots, rows=rows)
         positions = (slots + self.deltas[rows][:, None]).expand(3, -1, -1)

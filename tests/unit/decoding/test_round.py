@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gravityocr.decoding.round import NO_TOKEN, Plan, Window, accept, commit, cut, judge, round_window
+from gravityocr.decoding.round import NO_STOP, NO_TOKEN, Plan, Window, accept, commit, cut, judge, round_window
 from gravityocr.model.masks import slot_mask
 
 MASK = 9
@@ -128,7 +128,7 @@ def test_cut_ends_at_the_first_stop_token_or_the_limit(row: list[int], count: in
 
 def test_cut_knows_each_sequences_own_stop_tokens() -> None:
     tokens = torch.tensor([[5, 6, NO_TOKEN]] * 3)
-    stops = torch.tensor([[6, -1], [5, 6], [-1, -1]])
+    stops = torch.tensor([[6, NO_STOP], [5, 6], [NO_STOP, NO_STOP]])
     assert cut(tokens, torch.tensor([2] * 3), stops, torch.tensor([9] * 3)).tolist() == [2, 1, 2]
 
 
