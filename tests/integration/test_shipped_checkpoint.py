@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gravityocr.benchmark.cases import Case, load_cases
+from gravityocr.decoding import Sampling
 from gravityocr.document import Recognition
 from gravityocr.engine.engine import Engine, EngineConfig
 from gravityocr.metrics.edit import fold_whitespace, ned, text_edit
@@ -55,9 +56,11 @@ def engine():
 
 @pytest.fixture(scope="module")
 def own(engine):
+    """Read our own crops with whole blocks of the checkpoint's size, whose count does not depend on the machine."""
     cases = load_cases(CROPS)
     crops = [case.crop() for case in cases]
-    return cases, engine.recognize(crops), engine.with_config(decode="ar").recognize(crops)
+    drafted = engine.with_config(windows="fixed").recognize(crops)
+    return cases, drafted, engine.with_config(decode="ar").recognize(crops)
 
 
 def test_size():
@@ -90,8 +93,11 @@ def test_own_crops_direct_diffusion_ends(engine):
 def test_handed_crops(engine, cases_dir):
     cases = load_cases(cases_dir)
     crops = [case.crop() for case in cases]
-    drafted, reference = engine.recognize(crops), engine.with_config(decode="ar").recognize(crops)
+    drafted, reference = (
+        engine.with_config(**how).recognize(crops) for how in ({"windows": "fixed"}, {"decode": "ar"})
+    )
     assert [answer.ids for answer in drafted] == [answer.ids for answer in reference]
+    assert [answer.ids for answer in engine.recognize(crops)] == [answer.ids for answer in reference]
     # The checkpoint claims English; on other scripts it writes noise, which no drafter foresees.
     english = [pair for pair in zip(cases, drafted, strict=True) if pair[0].language == "english"]
     assert sum(answer.status != "ok" for _, answer in english) <= 1
@@ -124,3 +130,60 @@ def test_stock_transformers_reads_the_same_text(engine, own):
         )
     ids = output[0, prompt.ids.numel() :].tolist()
     assert ids == list(own[1][0].ids[0])
+
+
+WAYS = [
+    {"windows": "fixed", "draft_head": False},
+    {"windows": "fixed", "draft_head": False, "n_candidates": 2, "block_size": 6},
+    {"windows": "fixed", "n_candidates": 1, "draft_steps": 2},
+    {"windows": "adaptive"},
+    {"windows": "adaptive", "n_candidates": 4, "max_running": 3},
+    {"windows": "fixed", "static_steps": True},
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed", "bfloat16"])
+def test_every_way_of_drafting_gives_the_ids_of_ar(dtype):
+    engine = Engine.from_pretrained("nano", EngineConfig(max_tokens=256), dtype)
+    crops = [case.crop() for case in load_cases(CROPS)]
+    reference = engine.with_config(decode="ar").recognize(crops)
+    for way in WAYS:
+        answers = engine.with_config(**way).recognize(crops)
+        assert [answer.ids for answer in answers] == [answer.ids for answer in reference], way
+        assert sum(answer.n_rounds for answer in answers) > 0 or way["windows"] == "adaptive"
+        assert (sum(answer.n_guarded for answer in answers) > 0) == (dtype == "bfloat16")
+    if dtype == "bfloat16":  # the guard's margin also covers how far bf16 is from fp32
+        exact = Engine.from_pretrained("nano", engine.config, "mixed").with_config(decode="ar").recognize(crops)
+        assert [answer.ids for answer in exact] == [answer.ids for answer in reference]
+
+
+def test_sampled_drafts_give_the_ids_of_ar(engine):
+    crops = [case.crop() for case in load_cases(CROPS, limit=9)]
+    how = {"sampling": Sampling(temperature=0.8, top_p=0.95, repetition_penalty=1.05, seed=7), "log_probs": True}
+    fast, ar = (engine.with_config(windows="fixed", decode=mode, **how).run(crops) for mode in ("self-spec", "ar"))
+    for one, other in zip(fast, ar, strict=True):
+        assert [s.ids for s in one.sequences] == [s.ids for s in other.sequences]
+        for a, b in zip(one.sequences, other.sequences, strict=True):
+            assert len(a.log_probs) == len(a.ids)
+            assert a.log_probs == pytest.approx(b.log_probs, abs=0.05)  # bf16 kernels of other shapes
+
+
+def test_stop_strings_end_a_piece_and_are_left_out(engine):
+    crop = load_cases(CROPS, limit=1)[0].crop()
+    whole = engine.recognize([crop])[0].text
+    word = whole.split()[3]
+    for mode in ("self-spec", "ar"):
+        answer = engine.with_config(decode=mode, stop_strings=(word,)).recognize([crop])[0]
+        assert answer.text.strip() == whole[: whole.index(word)].strip() and answer.status == "ok"
+
+
+def test_two_threads_give_the_same_ids(own):
+    before = torch.get_num_threads()
+    try:
+        engine = Engine.from_pretrained("nano", EngineConfig(max_tokens=256), n_threads=2)
+        assert engine.options.threads is not None
+        crops = [case.crop() for case in own[0][:6]]
+        answers = engine.recognize(crops)
+        assert [answer.ids for answer in answers] == [answer.ids for answer in own[2][:6]]
+    finally:
+        torch.set_num_threads(before)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Forward = Callable[[int], float]
-"""n_rows -> seconds of one forward over that many rows."""
+Forward = Callable[[int, int], float]
+"""(n_rows, n_sequences) -> seconds of one forward over that many rows of all sequences together."""
 
 BLOCK_SIZES = (2, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64)
 LONGEST = 64
+WIDEST, MANY = 32, 16
 MEASURED_ROWS = (1, 8, 16, 32, 64, 128, 512)
-_LEARNING_RATE = 0.05
+_LEARNING_RATE = 0.1
 PROBE_EVERY = 64
 """Where drafting loses, one round in so many tokens tests whether it still does."""
 
@@ -31,22 +32,41 @@ class CostTable:
 
     @classmethod
     def measure(
-        cls, forward: Forward, repeats: int = 3, rows: Sequence[int] = MEASURED_ROWS, budget_s: float = 2.0
+        cls, forward: Forward, repeats: int = 4, rows: Sequence[int] = MEASURED_ROWS, budget_s: float = 2.0
     ) -> CostTable:
-        """Time a forward at some numbers of rows and return the table; the best of `repeats` counts.
+        """Time forwards over some numbers of rows and return the table; the best of `repeats` counts.
 
-        Larger forwards never get cheaper, so that noise does not look like a bargain. Once `budget_s` are spent, those
-        that are left are extrapolated.
+        The sizes take turns, so that a machine whose speed changes does not bend the table. Larger forwards never get
+        cheaper. Sizes for which `budget_s` does not suffice are extrapolated.
         """
-        seconds: list[float] = []
+        single, spread = list(rows), max(row for row in rows if row <= MANY)
+        best: dict[tuple[int, int], float] = {}
         spent = 0.0
-        for n_rows in rows:
-            if len(seconds) > 1 and spent > budget_s:
-                break
-            times = [forward(n_rows) for _ in range(repeats + 1)]
-            spent += sum(times)
-            seconds.append(max(min(times), seconds[-1] if seconds else 0.0))
-        return cls(tuple(rows[: len(seconds)]), tuple(seconds))
+        for turn in range(repeats + 1):
+            for n_rows, n in [*((n_rows, max(1, n_rows // WIDEST)) for n_rows in single), (spread, spread)]:
+                if turn and spent > budget_s * len(single):
+                    break
+                seconds = forward(n_rows, n)
+                spent += seconds
+                if turn or seconds > budget_s / 4:  # the first turn warms up, if there is time for that
+                    best[n_rows, n] = min(seconds, best.get((n_rows, n), seconds))
+                if seconds > budget_s / 4 and len(single) > 2 and n_rows in single:
+                    single = single[: max(2, single.index(n_rows) + 1)]
+                    break
+        return cls._fitted(single, spread, best)
+
+    @classmethod
+    def _fitted(cls, rows: list[int], spread: int, best: Mapping[tuple[int, int], float]) -> CostTable:
+        known = [n_rows for n_rows in rows if (n_rows, max(1, n_rows // WIDEST)) in best]
+        rising: list[float] = []
+        for n_rows in known:
+            rising.append(max([best[n_rows, max(1, n_rows // WIDEST)], *rising]))
+        alone = cls(tuple(known), tuple(rising))
+        together = best.get((spread, spread), 0.0)
+        per_sequence_s = max(0.0, together - alone(spread)) / max(1, spread - 1)
+        # What the wide forwards of the table spent on their sequences is not to be counted twice.
+        own = [total - per_sequence_s * (max(1, n // WIDEST) - 1) for n, total in zip(known, rising, strict=True)]
+        return cls(alone.rows, tuple(max(seconds, rising[0]) for seconds in own), per_sequence_s)
 
     def __call__(self, n_rows: float, n_sequences: int = 1) -> float:
         """Return the seconds of a forward over that many rows, of all sequences together."""
@@ -64,39 +84,46 @@ class AcceptanceRecord:
     fade: float = 0.98
     accepted: list[float] = field(init=False)
     tried: list[float] = field(default_factory=lambda: [2.0] * LONGEST)
+    curve: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.accepted = [2.0 * self.prior] * LONGEST
 
     def learn(self, n_drafts: int, n_accepted: int) -> None:
         """Take note of one verified draft."""
+        self.curve = []
         for place in range(min(n_drafts, n_accepted + 1, LONGEST)):
             self.tried[place] = self.tried[place] * self.fade + 1.0
             self.accepted[place] = self.accepted[place] * self.fade + (place < n_accepted)
 
     def expected(self, n_drafts: int) -> float:
         """Return how many of so many drafts will be accepted."""
-        total, chance = 0.0, 1.0
-        for place in range(min(n_drafts, LONGEST)):
-            chance *= self.accepted[place] / self.tried[place]
-            total += chance
-        return total
+        if not self.curve:
+            total, chance, self.curve = 0.0, 1.0, [0.0]
+            for accepted, tried in zip(self.accepted, self.tried, strict=True):
+                chance *= accepted / tried
+                total += chance
+                self.curve.append(total)
+        return self.curve[min(n_drafts, LONGEST)]
 
 
 StepKind = Literal["plain", "draft", "verify"]
+Drafter = Literal["diffusion", "head"]
 
 
 @dataclass
 class Planner:
     """Choose how far to draft and to verify, from what a forward costs and what drafts were worth so far.
 
-    Kinds of sequences and sources of drafts are recorded apart. What a step takes beyond its forward (bookkeeping, the
-    draft head, near ties decided in fp32) is learnt for each kind of step. Choices change the speed, never the ids.
+    Kinds of sequences and sources of drafts are recorded apart. `slowness` is how much longer than its measured forward
+    a step of a kind and size takes (bookkeeping, cold caches, near ties decided in fp32), and is learnt on the way. `head` is what the draft head
+    takes for one token of each sequence, None where there is none. Choices change the speed, never the ids.
     """
 
     costs: CostTable
+    head: CostTable | None = None
     records: dict[tuple[str, str], AcceptanceRecord] = field(default_factory=dict)
-    beyond_s: dict[StepKind, float] = field(default_factory=lambda: {"plain": 0.0, "draft": 0.0, "verify": 0.0})
+    slowness: dict[tuple[StepKind, int], float] = field(default_factory=dict)
     rate: float = 0.0
     n_plain: int = 0
 
@@ -106,47 +133,69 @@ class Planner:
 
     def record(self, kind: str, source: str) -> AcceptanceRecord:
         """Return what is known of a source; a reference is trusted until it disappoints."""
-        prior = 0.99 if source == "reference" else 0.8
+        prior = 0.99 if source == "reference" else 0.85
         return self.records.setdefault((kind, source), AcceptanceRecord(prior))
 
     def observe(self, step: StepKind, n: int, n_rows: int, seconds: float) -> None:
-        """Take note of how long a step over `n_rows` rows of `n` sequences took."""
-        forward = self.costs(n_rows, n)
-        beyond = min(max(seconds - forward, -0.5 * forward), 2.0 * forward)  # an outlier says nothing
-        self.beyond_s[step] += _LEARNING_RATE * (beyond - self.beyond_s[step])
+        """Take note of how long a step over `n_rows` rows of `n` sequences took, the draft head left out."""
+        ratio = min(max(seconds / self.costs(n_rows, n), 0.5), 3.0)  # an outlier says nothing
+        known = self._slowness(step, n_rows)
+        self.slowness[step, n_rows.bit_length()] = known + _LEARNING_RATE * (ratio - known)
+
+    def _slowness(self, step: StepKind, n_rows: int) -> float:
+        """Return that of steps of about this size, or else of the nearest size that is known."""
+        sizes = [size for kind, size in self.slowness if kind == step]
+        if not sizes:
+            return 1.0 if step == "plain" else 1.2
+        return self.slowness[step, min(sizes, key=lambda size: abs(size - n_rows.bit_length()))]
+
+    def head_s(self, n: int, size: int) -> float:
+        """Return the seconds that the draft head takes for `size` tokens of each of `n` sequences."""
+        return 0.0 if self.head is None else size * self.head(n)
 
     def step_s(self, step: StepKind, n: int, width: int) -> float:
         """Return the seconds that a step with `width` rows for each of `n` sequences is expected to take."""
-        return max(self.costs(n * width, n) + self.beyond_s[step], 1e-9)
+        return self.costs(n * width, n) * self._slowness(step, n * width)
 
-    def round_s(self, n: int, size: int) -> float:
+    def round_s(self, n: int, size: int, source: Drafter) -> float:
         """Return the seconds of a draft of `size` tokens for each sequence and its verification."""
-        return self.step_s("draft", n, size + 1) + self.step_s("verify", n, size + 1)
+        head_s = self.head_s(n, size) if source == "head" else 0.0
+        return self.step_s("draft", n, size + 1) + self.step_s("verify", n, size + 1) + head_s
 
-    def block_size(self, kinds: Mapping[str, int], largest: int) -> int:
-        """Return how many tokens to draft, 0 where one token a forward is faster.
+    def block_size(self, kinds: Mapping[str, int], largest: int) -> tuple[int, Drafter]:
+        """Return how many tokens to draft, 0 where one token a forward is faster, and by which drafter.
 
         `kinds` counts the running sequences of each kind. The rate, in tokens per second, is kept for `verify_width`.
         """
         n = sum(kinds.values())
-        best, size = n / self.step_s("plain", n, 1), 0
-        for candidate in sorted({*(b for b in BLOCK_SIZES if b < largest), largest}):
-            drafted = sum(count * self.record(kind, "diffusion").expected(candidate) for kind, count in kinds.items())
-            rate = (2 * n + drafted) / self.round_s(n, candidate)
-            if rate > best:
-                best, size = rate, candidate
+        best, size, drafter = n / self.step_s("plain", n, 1), 0, self._drafters()[-1]
+        sizes = sorted({*(b for b in BLOCK_SIZES if b < largest), largest})
+        for source in self._drafters():
+            records = [(count, self.record(kind, source)) for kind, count in kinds.items()]
+            for candidate in sizes:
+                drafted = sum(count * record.expected(candidate) for count, record in records)
+                rate = (2 * n + drafted) / self.round_s(n, candidate, source)
+                if rate > best:
+                    best, size, drafter = rate, candidate, source
         self.rate = best
         if size:
             self.n_plain = 0
-            return size
+            return size, drafter
         self.n_plain += 1
-        return min(BLOCK_SIZES[1], largest) if self.n_plain % PROBE_EVERY == 0 else 0
+        return min(BLOCK_SIZES[1], largest) if self.n_plain % PROBE_EVERY == 0 else 0, drafter
+
+    def _drafters(self) -> tuple[Drafter, ...]:
+        return ("diffusion",) if self.head is None else ("diffusion", "head")
 
     def reference_wins(self, kind: str, n: int, width: int, largest: int) -> bool:
         """Tell whether verifying `width` tokens of a reference promises more per second than drafting or neither."""
         reference = (1 + self.record(kind, "reference").expected(width)) / self.step_s("verify", n, width + 1)
-        drafted = self.record(kind, "diffusion")
-        others = [(2 + drafted.expected(b)) / self.round_s(n, b) for b in BLOCK_SIZES if b <= largest]
+        others = [
+            (2 + self.record(kind, source).expected(b)) / self.round_s(n, b, source)
+            for source in self._drafters()
+            for b in BLOCK_SIZES
+            if b <= largest
+        ]
         return reference >= max(1 / self.step_s("plain", n, 1), *others, 0.0)
 
     def verify_width(self, gains: Sequence[float], n: int, widest: int) -> int:
@@ -154,10 +203,10 @@ class Planner:
 
         `gains[j]` is the expected number of accepted drafts at distance j + 1, over all sequences.
         """
-        best, width, total = -self.rate * self.costs(n, n), 0, 0.0
+        best, width, total = -self.rate * self.step_s("plain", n, 1), 0, 0.0
         for j, gain in enumerate(gains[:widest]):
             total += gain
-            value = total - self.rate * self.costs(n * (j + 2), n)
+            value = total - self.rate * self.step_s("verify", n, j + 2)
             if value > best:
                 best, width = value, j + 1
         return width
@@ -169,5 +218,5 @@ class Planner:
         forward commits; `n_rows` are the rows without them.
         """
         extra = self.costs(n_rows + n_mask_rows) - self.costs(n_rows)
-        saved = self.costs(n_mask_rows, n) + self.beyond_s["draft"] - n / max(self.rate, 1e-9)
+        saved = self.costs(n_mask_rows, n) * self._slowness("draft", n_mask_rows) - n / max(self.rate, 1e-9)
         return chance * saved > extra

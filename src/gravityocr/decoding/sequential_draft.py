@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gravityocr.decoding.plan import Drafter
 from gravityocr.decoding.round import Window
 from gravityocr.decoding.sampling import greedy_with_confidence
 from gravityocr.model.draft_head import DraftHead
@@ -22,6 +23,7 @@ class SequentialRows:
         self.to_logits = (session.model.lm_head.weight @ head.to_hidden.weight).float().T.contiguous()
         self.last_table, self.before_table = head.last_token.weight.float(), head.token_before.weight.float()
         self.hidden: Tensor | None = None
+        self.source: Drafter = "head"
 
     def forward(self, window: Window) -> Tensor:
         """Run the network and return its logits."""
@@ -31,7 +33,10 @@ class SequentialRows:
     def propose(
         self, logits: Tensor, columns: Tensor, boundary: Tensor, last: Tensor, before: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the tokens of the mask rows, each chosen with a view to the two before it."""
+        """Return the tokens of the mask rows, each chosen with a view to the two before it, or each for itself."""
+        if self.source == "diffusion":
+            rows = torch.arange(len(columns), device=columns.device)[:, None]
+            return greedy_with_confidence(logits[rows, columns], self.mask_id)
         assert self.hidden is not None, "propose() follows forward()"
         rows = torch.arange(len(columns), device=columns.device)[:, None]
         hidden = self.hidden[rows, torch.cat([boundary[:, None], columns], dim=1)]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gravityocr.decoding.acceptance import AcceptanceProfile
 from gravityocr.decoding.batch import Batch
+from gravityocr.decoding.plan import Drafter
 from gravityocr.decoding.round import Window
 from gravityocr.decoding.speculative import Proposer
 
@@ -21,6 +22,7 @@ class SimulatedRows:
         self.rows = rows
         self.batch = batch
         self.profile = profile
+        self.source: Drafter = rows.source
         self.generator = torch.Generator().manual_seed(profile.seed)
 
     def forward(self, window: Window) -> Tensor:
@@ -31,6 +33,7 @@ class SimulatedRows:
         self, logits: Tensor, columns: Tensor, boundary: Tensor, last: Tensor, before: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return drafts of which as many agree as was drawn; the confidence is the same everywhere."""
+        self.rows.source = self.source
         tokens, confidence = self.rows.propose(logits, columns, boundary, last, before)
         size = tokens.shape[1]
         lengths = self.profile.draw(len(tokens), self.generator).tolist()

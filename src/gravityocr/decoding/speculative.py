@@ -12,9 +12,9 @@ from torch import Tensor
 from gravityocr.decoding.batch import Batch, Progress, run
 from gravityocr.decoding.diffusion import fix_tokens
 from gravityocr.decoding.guard import TieGuard
-from gravityocr.decoding.plan import Planner, StepKind
+from gravityocr.decoding.plan import Drafter, Planner, StepKind
 from gravityocr.decoding.request import Decoded, Request, Slots
-from gravityocr.decoding.round import Outcome, Plan, Window, judge, round_window
+from gravityocr.decoding.round import Outcome, Plan, Window, cut, judge, round_window
 from gravityocr.decoding.sampling import greedy_with_confidence
 from gravityocr.decoding.trace import RoundTrace, Source
 
@@ -40,7 +40,12 @@ class Speculation:
 
 
 class Proposer(Protocol):
-    """Make a draft from what the network says about the mask rows of a block."""
+    """Make a draft from what the network says about the mask rows of a block.
+
+    `source` is how the next drafts are made: "head" is for those that have one.
+    """
+
+    source: Drafter
 
     def forward(self, window: Window) -> Tensor:
         """Run the network and return its logits. *Shapes*: [b, r, vocab]."""
@@ -59,6 +64,7 @@ class IndependentRows:
     """The paper's draft: each mask row chooses its most probable token."""
 
     def __init__(self, slots: Slots, mask_id: int) -> None:
+        self.source: Drafter = "diffusion"
         self.slots = slots
         self.mask_id = mask_id
 
@@ -113,7 +119,10 @@ class SpeculativeLane:
         batch.retire()
         if self.planner is not None:
             step: StepKind = "verify" if plan.drafts.shape[1] else "draft" if plan.points.shape[1] else "plain"
-            self.planner.observe(step, n, window.tokens.numel(), time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            if self.proposer.source == "head" and bool(outcome.hit.any()):
+                seconds -= self.planner.head_s(n, plan.blocks.shape[1])
+            self.planner.observe(step, n, window.tokens.numel(), seconds)
 
     def _plan(self) -> Plan:
         """Choose what each sequence's window holds."""
@@ -154,7 +163,8 @@ class SpeculativeLane:
         kinds: dict[str, int] = {}
         for one in running:
             kinds[one.options.kind] = kinds.get(one.options.kind, 0) + 1
-        return self.planner.block_size(kinds, largest)
+        size, self.proposer.source = self.planner.block_size(kinds, largest)
+        return size
 
     def _widths(self, n_ready: Tensor) -> Tensor:
         """Return how many drafts of each sequence are verified."""
@@ -230,11 +240,13 @@ class SpeculativeLane:
             tokens, confidence = self._denoised(plan, outcome, tokens, confidence)
         columns["drafts"][:, :size], columns["confidence"][:, :size] = tokens, confidence
         limits = torch.tensor([one.options.block_size for one in batch.running], device=tokens.device)
-        columns["n_drafts"] = torch.where(outcome.hit, limits.clamp(max=size), 0)
+        # Nothing follows a stop token, though a network trained on filled blocks is sure of more of them.
+        limits = cut(tokens, limits.clamp(max=size), batch.stops, limits)
+        columns["n_drafts"] = torch.where(outcome.hit, limits, 0)
         columns["n_steps"] = torch.where(outcome.hit, columns["n_steps"] + 1, 0)
         for row, hit in enumerate(outcome.hit.tolist()):
             if hit:
-                batch.running[row].source = "diffusion"
+                batch.running[row].source = self.proposer.source
 
     def _denoised(self, plan: Plan, outcome: Outcome, tokens: Tensor, confidence: Tensor) -> tuple[Tensor, Tensor]:
         """Keep tokens that an earlier denoising step fixed, one place nearer now, and fix more."""
@@ -270,9 +282,9 @@ class SpeculativeLane:
             progress.opened = None
             progress.n_rounds += bool(n_drafts or n_blocks or opened)
             progress.n_accepted += min(n_accepted, n_committed)
-            progress.n_hits += n_drafts > 0 and opened is None and source == "diffusion"
+            progress.n_hits += n_drafts > 0 and opened is None and source in ("diffusion", "head")
             if n_drafts and self.planner is not None:
-                self.planner.learn(progress.options.kind, source, n_drafts, n_accepted)
+                self.planner.learn(progress.options.kind, source, n_drafts, min(n_accepted, n_committed))
             if self.how.trace:
                 drafts, said = plan.drafts[row, :n_drafts].tolist(), predictions[row, : n_drafts + 1].tolist()
                 if n_blocks and not n_drafts:  # a draft forward that ended the sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 DecodeToken = Callable[[int], str]
 
 
-Source = Literal["diffusion", "reference", "none"]
+Source = Literal["diffusion", "head", "reference", "none"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _row(number: int, one: RoundTrace, decode_token: DecodeToken) -> str:
     n_cut = one.draft_states().count("cut")
     behind = f", {n_cut} of them behind the end" if n_cut else ""
     count = f"{len(one.committed)} ({one.n_accepted} of {len(one.drafts)} drafts agree{behind})"
-    source = "" if one.source == "diffusion" or not one.drafts else f" ({one.source})"
+    source = "" if one.source in ("diffusion", "head") or not one.drafts else f" ({one.source})"
     return f"<tr><td>{number}{source}</td><td>{drafted}</td><td>{correction}</td><td>{count}</td></tr>"
 
 

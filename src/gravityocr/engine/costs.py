@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
-from gravityocr.decoding.plan import CostTable
+from gravityocr.decoding.plan import MANY, WIDEST, CostTable
+from gravityocr.decoding.round import Window
+from gravityocr.decoding.sequential_draft import SequentialRows
 from gravityocr.model.device import ThreadPlan
+from gravityocr.model.draft_head import DraftHead
 from gravityocr.model.kv_cache import KVCache
 from gravityocr.model.ocr_model import DecodeSession, OcrModel
 
-_WIDEST, _MANY = 32, 16
-_PREFIX = 64
+_PREFIX, _HEAD_TOKENS = 64, 8
 
 
 SMALL_NETWORK = 50_000_000
@@ -67,19 +69,34 @@ def _measure(model: OcrModel) -> CostTable:
         session.step(tokens, start, limits).argmax(dim=-1).tolist()  # the copy waits for the device
         return time.perf_counter() - began
 
-    table = CostTable.measure(lambda n_rows: forward(n_rows, max(1, n_rows // _WIDEST)))
-    many = min(forward(_MANY, _MANY) for _ in range(4))
-    per_sequence_s = max(0.0, many - table(_MANY)) / (_MANY - 1)
-    # What the wide forwards of the table spent on their sequences is not to be counted twice.
-    own = [per_sequence_s * (max(1, n_rows // _WIDEST) - 1) for n_rows in table.rows]
-    seconds = [max(total - part, table.seconds[0]) for total, part in zip(table.seconds, own, strict=True)]
-    return CostTable(table.rows, tuple(seconds), per_sequence_s)
+    return CostTable.measure(forward)
 
 
 def _session(model: OcrModel, n: int) -> DecodeSession:
     text = model.config.text
     cache = KVCache(
-        text.num_hidden_layers, n, text.num_key_value_heads, _PREFIX + _WIDEST, text.head_dim, model.dtype, model.device
+        text.num_hidden_layers, n, text.num_key_value_heads, _PREFIX + WIDEST, text.head_dim, model.dtype, model.device
     )
     nothing = torch.zeros(n, dtype=torch.long, device=model.device)
     return DecodeSession(model, cache, nothing + _PREFIX, nothing, nothing[:, None].float())
+
+
+@torch.inference_mode()
+def measure_head(model: OcrModel, head: DraftHead, mask_id: int) -> CostTable:
+    """Time the draft head for one token of 1 and of many sequences, and return the table by sequences."""
+    sizes = (1, MANY)
+    seconds: list[float] = []
+    for n in sizes:
+        session = _session(model, n)
+        rows = SequentialRows(session, head, mask_id)
+        tokens = torch.zeros(n, _HEAD_TOKENS + 1, dtype=torch.long, device=model.device)
+        slots = _PREFIX + torch.arange(tokens.shape[1], device=model.device).expand(n, -1)
+        logits = rows.forward(Window(tokens, slots[:, 0], slots))
+        places = (slots - _PREFIX)[:, 1:]
+        times = []
+        for _ in range(4):
+            began = time.perf_counter()
+            rows.propose(logits, places, places[:, 0] - 1, tokens[:, 0], tokens[:, 0])[0].tolist()
+            times.append(time.perf_counter() - began)
+        seconds.append(max([min(times) / _HEAD_TOKENS, *seconds]))
+    return CostTable(sizes, tuple(seconds))

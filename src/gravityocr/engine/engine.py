@@ -142,7 +142,7 @@ class Engine:
             N_CANDIDATES if config.n_candidates is None else config.n_candidates,
             config.draft_steps,
             "reference" if reference_only else "diffusion" if simulated or config.draft == "diffusion" else "auto",
-            self.precision.planner(head) if adaptive else None,
+            self.precision.planner(head, diffusion.mask_id) if adaptive else None,
             guard,
             config.acceptance_profile,
             self.checkpoint.model.device.type == "cuda" if config.static_steps is None else config.static_steps,
@@ -286,7 +286,7 @@ class Engine:
 
     def summarize(self, run: CropRun) -> Recognition:
         """Return the recognition of one crop: its pieces joined, its counts summed."""
-        texts = [_before(self._text(sequence.ids), self.config.stop_strings) for sequence in run.sequences]
+        texts = _up_to([self._text(sequence.ids) for sequence in run.sequences], self.config.stop_strings)
         most = self.options.max_tokens
         looped = [sequence.finish == "length" and len(sequence.ids) < most for sequence in run.sequences]
         whole = texts
@@ -327,6 +327,10 @@ def _pad_aspect(image: Image.Image) -> Image.Image:
     return padded
 
 
-def _before(text: str, strings: Sequence[str]) -> str:
-    """Return the text before the first stop string."""
-    return text[: min((text.find(string) for string in strings if string in text), default=len(text))]
+def _up_to(texts: Sequence[str], strings: Sequence[str]) -> list[str]:
+    """Return the texts of a crop's pieces up to the first stop string; what follows it is empty."""
+    for number, text in enumerate(texts):
+        places = [text.find(string) for string in strings if string in text]
+        if places:
+            return [*texts[:number], text[: min(places)], *[""] * (len(texts) - number - 1)]
+    return list(texts)

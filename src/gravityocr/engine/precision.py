@@ -8,7 +8,7 @@ import torch
 
 from gravityocr.decoding.plan import Planner
 from gravityocr.decoding.prompts import Networks
-from gravityocr.engine.costs import MachineCosts, measure_costs
+from gravityocr.engine.costs import MachineCosts, measure_costs, measure_head
 from gravityocr.errors import ConfigError
 from gravityocr.model.device import multiplies_bf16
 from gravityocr.model.draft_head import DraftHead
@@ -37,9 +37,13 @@ class Precision:
             self.measured = measure_costs(self.networks.decode, self.n_threads)
         return self.measured
 
-    def planner(self, head: DraftHead | None) -> Planner:
+    def planner(self, head: DraftHead | None, mask_id: int) -> Planner:
         """Return the planner of drafts with or without a head, which remembers what earlier sequences accepted."""
-        return self.planners.setdefault(head is not None, Planner(self.costs().table))
+        known = self.planners.get(head is not None)
+        if known is None:
+            head_costs = None if head is None else measure_head(self.networks.decode, head, mask_id)
+            known = self.planners[head is not None] = Planner(self.costs().table, head_costs)
+        return known
 
 
 def check_precision(dtype: str) -> None:

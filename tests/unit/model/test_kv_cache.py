@@ -76,17 +76,32 @@ def test_a_full_session_refuses_the_next_token() -> None:
         causal_step(session, draw_tokens(3, 1, 0), session.lens + 2)
 
 
-@pytest.mark.parametrize("rows", [[0, 2], [1], [2, 0, 1], []])
-def test_keep_compacts(rows: list[int]) -> None:
+@pytest.mark.parametrize("rows", [[0, 2], [0], [2], [2, 1], [0, 1, 2], []])
+def test_keep_moves_rows_into_the_gaps_and_no_others(rows: list[int]) -> None:
     cache = new_cache(3)
     for layer in range(2):
         cache.keys[layer] += torch.tensor([1.0, 2.0, 3.0])[:, None, None, None]
         cache.values[layer] -= torch.tensor([1.0, 2.0, 3.0])[:, None, None, None]
     cache.keep(torch.tensor(rows, dtype=torch.long))
+    assert (cache.n_sequences, cache.n_rows) == (len(rows), 3)
     for layer in range(2):
-        assert cache.keys[layer][:, 0, 0, 0].tolist() == [1.0 + row for row in rows]
-        assert cache.values[layer][:, 0, 0, 0].tolist() == [-1.0 - row for row in rows]
-        assert cache.keys[layer].shape == (len(rows), 1, 6, 4)
+        assert cache.keys[layer][: len(rows), 0, 0, 0].tolist() == [1.0 + row for row in rows]
+        assert cache.values[layer][: len(rows), 0, 0, 0].tolist() == [-1.0 - row for row in rows]
+
+
+def test_join_takes_free_rows_and_grows_where_they_do_not_suffice() -> None:
+    cache = new_cache(3)
+    cache.keys[1][0] = 5.0
+    cache.keep(torch.tensor([0]))
+    kept = cache.keys[1]
+    for n, capacity in ((2, 6), (2, 8)):
+        other = new_cache(n, capacity)
+        other.keys[1] += 7.0
+        cache.join(other)
+    assert (cache.n_sequences, cache.n_rows, cache.capacity) == (5, 5, 8)
+    assert cache.keys[1][:, 0, 0, 0].tolist() == [5.0, 7.0, 7.0, 7.0, 7.0]
+    assert cache.keys[1][0, 0, :, 0].tolist() == [5.0] * 6 + [0.0] * 2
+    assert kept.shape[0] == 3, "the first join needed no new memory"
 
 
 @pytest.mark.parametrize("rows", [[0, 2], [1], [2]])
