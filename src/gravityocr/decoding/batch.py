@@ -20,8 +20,9 @@ from gravityocr.decoding.trace import RoundTrace, Source
 class Progress:
     """Collect one sequence while it runs.
 
-    `n_prefix` counts the slots before y_1. `source` made the drafts that wait to be verified; `opened` holds the
-    boundary and the exact tokens of a round whose draft forward is done.
+    `n_prefix` counts the slots before y_1. `source` made the drafts that wait to be verified, `n_drafted` of them
+    before the doubtful ones were dropped; `opened` holds the boundary and the exact tokens of a round whose draft
+    forward is done.
     """
 
     ids: list[int]
@@ -39,6 +40,7 @@ class Progress:
     stopped: bool = False
     reference: ReferenceText | None = None
     source: Source = "none"
+    n_drafted: int = 0
     opened: tuple[int, list[int]] | None = None
 
     def __post_init__(self) -> None:

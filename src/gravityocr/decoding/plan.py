@@ -116,8 +116,9 @@ class Planner:
     """Choose how far to draft and to verify, from what a forward costs and what drafts were worth so far.
 
     Kinds of sequences and sources of drafts are recorded apart. `slowness` is how much longer than its measured forward
-    a step of a kind and size takes (bookkeeping, cold caches, near ties decided in fp32), and is learnt on the way. `head` is what the draft head
-    takes for one token of each sequence, None where there is none. Choices change the speed, never the ids.
+    a step of a kind and size takes (bookkeeping, cold caches, near ties decided in fp32), and is learnt on the way.
+    `head` is what the draft head takes for one token of each sequence, None where there is none. Choices change the
+    speed, never the ids.
     """
 
     costs: CostTable
@@ -128,12 +129,12 @@ class Planner:
     n_plain: int = 0
 
     def learn(self, kind: str, source: str, n_drafts: int, n_accepted: int) -> None:
-        """Take note of one verified draft."""
+        """Take note of a draft of `n_drafts` tokens, `n_accepted` of which were committed."""
         self.record(kind, source).learn(n_drafts, n_accepted)
 
     def record(self, kind: str, source: str) -> AcceptanceRecord:
-        """Return what is known of a source; a reference is trusted until it disappoints."""
-        prior = 0.99 if source == "reference" else 0.85
+        """Return what is known of a source; all are trusted until they disappoint, or they would not be tried."""
+        prior = 0.99 if source == "reference" else 0.95
         return self.records.setdefault((kind, source), AcceptanceRecord(prior))
 
     def observe(self, step: StepKind, n: int, n_rows: int, seconds: float) -> None:

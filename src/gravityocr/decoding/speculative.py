@@ -217,7 +217,7 @@ class SpeculativeLane:
                 columns["drafts"][row, : len(found)] = torch.tensor(found, device=self.batch.lens.device)
                 columns["confidence"][row] = REFERENCE_CONFIDENCE
                 columns["n_drafts"][row] = len(found)
-                progress.source = "reference"
+                progress.source, progress.n_drafted = "reference", len(found)
 
     def _draft(self, plan: Plan, outcome: Outcome, boundaries: Tensor, logits: Tensor) -> None:
         """Keep what the mask rows propose behind the new boundary; drop the drafts that were judged."""
@@ -246,7 +246,7 @@ class SpeculativeLane:
         columns["n_steps"] = torch.where(outcome.hit, columns["n_steps"] + 1, 0)
         for row, hit in enumerate(outcome.hit.tolist()):
             if hit:
-                batch.running[row].source = self.proposer.source
+                batch.running[row].source, batch.running[row].n_drafted = self.proposer.source, size
 
     def _denoised(self, plan: Plan, outcome: Outcome, tokens: Tensor, confidence: Tensor) -> tuple[Tensor, Tensor]:
         """Keep tokens that an earlier denoising step fixed, one place nearer now, and fix more."""
@@ -284,7 +284,8 @@ class SpeculativeLane:
             progress.n_accepted += min(n_accepted, n_committed)
             progress.n_hits += n_drafts > 0 and opened is None and source in ("diffusion", "head")
             if n_drafts and self.planner is not None:
-                self.planner.learn(progress.options.kind, source, n_drafts, min(n_accepted, n_committed))
+                # What was drafted but not worth verifying was of no use either.
+                self.planner.learn(progress.options.kind, source, progress.n_drafted, min(n_accepted, n_committed))
             if self.how.trace:
                 drafts, said = plan.drafts[row, :n_drafts].tolist(), predictions[row, : n_drafts + 1].tolist()
                 if n_blocks and not n_drafts:  # a draft forward that ended the sequence
