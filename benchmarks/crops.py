@@ -108,7 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left_out: list[str] = []
     try:
         head = args.draft_head == "on"
-        config = EngineConfig(block_size=args.block_size, max_tokens=args.max_tokens, draft_head=head)
+        # Whole blocks: a TPF that does not depend on what forwards cost on this machine.
+        config = EngineConfig(
+            block_size=args.block_size, max_tokens=args.max_tokens, draft_head=head, windows="fixed"
+        )  # fmt: skip
         engine = Engine.from_pretrained(args.checkpoint, config, n_threads=args.threads)
         cases = load_cases(args.cases, tuple(sorted(engine.tasks)), args.limit)
         if args.baselines is not None:

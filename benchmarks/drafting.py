@@ -129,7 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="everything on stdout")
     args = parser.parse_args(arguments)
     try:
-        config = EngineConfig(block_size=args.block_size, trace=True, draft_head=args.draft_head == "on")
+        head = args.draft_head == "on"
+        config = EngineConfig(block_size=args.block_size, windows="fixed", trace=True, draft_head=head)
         engine = Engine.from_pretrained(args.checkpoint, config)
         cases = load_cases(args.cases, tuple(sorted(engine.tasks)), language=args.language)
         tallies, failed = measure(engine, cases)

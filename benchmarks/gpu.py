@@ -122,6 +122,22 @@ def nano_parts(parts: Parts, device: str, cases: list[Case], repeats: int) -> No
         report = bench_decode(engines_of(engine, modes), cases, repeats, timer=timer, shapes=shapes)
         return {**report, "protocol": "together", "boundary": f"{report['boundary']}; {PROTOCOLS['together']}"}
 
+    def graphs() -> dict[str, Any]:
+        crops = [case.crop() for case in cases]
+        rows: dict[str, Any] = {}
+        for decode in ("ar", "self-spec"):
+            ids, seconds = [], []
+            for static in (False, True):
+                reader = engine.with_config(decode=decode, windows="fixed", static_steps=static)
+                reader.recognize(crops)  # captures the graphs
+                began = time.monotonic()
+                ids.append([answer.ids for answer in reader.recognize(crops)])
+                seconds.append(time.monotonic() - began)
+            same = sum(a == b for a, b in zip(*ids, strict=True)) / len(crops)
+            rows[decode] = {"identical": same, "eager_s": seconds[0], "static_s": seconds[1]}
+        return {"bench": "graphs", "captured": device == "cuda", "modes": rows, "failed": [], "n_crops": len(crops)}
+
+    parts.run("nano-graphs", graphs, "bfloat16", device, "nano")
     parts.run("nano-equality", equality, "bfloat16", device, "nano")
     parts.run("nano-decode", decode, "bfloat16", device, "nano")
 

@@ -48,9 +48,9 @@ class EngineConfig:
     `n_candidates` mask blocks ride behind verified drafts (None: the default of the machine). `draft_head` None is the
     checkpoint's own choice. `acceptance_profile` simulates drafts. `static_steps` runs forwards of fixed shapes (None:
     on CUDA, as graphs).
-    *Units*: `max_tokens` per piece, y_1 included; `max_running` pieces are decoded together; `batch_tokens` bounds the
-    prompt tokens of one prefill, and with them its memory; `block_size` None is 32 for adaptive windows, else the
-    checkpoint's own; `guard_margin` in nats, used where decoding is in bf16.
+    *Units*: `max_tokens` per piece, y_1 included; `max_running` pieces are decoded together, fewer where their keys and
+    values would take more than `cache_mib`; `batch_tokens` bounds the prompt tokens of one prefill; `block_size` None is
+    32 for adaptive windows, else the checkpoint's own; `guard_margin` in nats, used where decoding is in bf16.
     """
 
     decode: DecodeMode = "self-spec"
@@ -65,6 +65,7 @@ class EngineConfig:
     n_candidates: int | None = None
     draft_steps: int = 1
     max_running: int = 64
+    cache_mib: int = 4096
     sampling: Sampling = field(default_factory=Sampling)
     log_probs: bool = False
     stop_strings: tuple[str, ...] = ()
@@ -76,7 +77,7 @@ class EngineConfig:
         check_numbers(
             self, "", optional=("block_size", "n_candidates"), block_size=(1, MAX_BLOCK_SIZE),
             max_tokens=(1, MAX_TOKENS), batch_tokens=(1, 2**24), threshold=(0.0, 1.0), n_candidates=(0, 16),
-            draft_steps=(1, 64), max_running=(1, 4096), guard_margin=(0.0, 100.0),
+            draft_steps=(1, 64), max_running=(1, 4096), cache_mib=(1, 2**24), guard_margin=(0.0, 100.0),
         )  # fmt: skip
         for name, value, known in (
             ("decode", self.decode, DECODE_MODES), ("draft", self.draft, DRAFTS),
@@ -210,7 +211,11 @@ class Engine:
     def scheduler(self) -> Scheduler:
         """Return an empty scheduler of this engine's networks and options, for prompts that come and go."""
         return Scheduler(
-            self.networks, self.options, max_running=self.config.max_running, batch_tokens=self.config.batch_tokens
+            self.networks,
+            self.options,
+            max_running=self.config.max_running,
+            batch_tokens=self.config.batch_tokens,
+            cache_bytes=self.config.cache_mib * 2**20,
         )
 
     def _run(self, crops: Sequence[Crop], answers: list[list[Decoded]] | None) -> list[CropRun | Recognition]:

@@ -16,11 +16,12 @@ import torch
 
 from gravityocr.decoding.batch import Lane, Progress
 from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, Networks, build_lane, read_prompts
-from gravityocr.decoding.request import Decoded, SequenceOptions
+from gravityocr.decoding.request import Decoded, SequenceOptions, window_slots
 from gravityocr.errors import ConfigError
 from gravityocr.model.ocr_model import DecodeSession
 from gravityocr.model.prompt import Prompt
 
+_CACHE_ITEM_BYTES = 4  # K/V are fp32, so that what is evaluated exactly stays exact
 OnTokens = Callable[["Ticket", list[int]], None]
 
 
@@ -60,16 +61,24 @@ class Scheduler:
 
     Each ticket chooses its mode, block size, stop tokens, limits and sampling; modes run in lanes of their own. What a
     sequence becomes does not depend on what else is running, in exact arithmetic.
-    *Units*: `max_running` sequences decoded together in a lane, `batch_tokens` prompt tokens in one prefill.
+    *Units*: `max_running` sequences decoded together in a lane, fewer where their K/V would take more than
+    `cache_bytes`; `batch_tokens` prompt tokens in one prefill.
     """
 
     def __init__(
-        self, networks: Networks, how: DecodeOptions, *, max_running: int = 64, batch_tokens: int = 4096
+        self,
+        networks: Networks,
+        how: DecodeOptions,
+        *,
+        max_running: int = 64,
+        batch_tokens: int = 4096,
+        cache_bytes: int = 2**32,
     ) -> None:
         self.networks = networks
         self.how = how
         self.max_running = max_running
         self.batch_tokens = batch_tokens
+        self.cache_bytes = cache_bytes
         self.queue: deque[Ticket] = deque()
         self.lanes: dict[tuple[DecodeMode, int], Lane] = {}
         self.sessions: dict[tuple[DecodeMode, int], DecodeSession] = {}
@@ -142,24 +151,33 @@ class Scheduler:
         return ticket.mode, ticket.options.block_size if ticket.mode == "diffusion" else 0
 
     def _admit(self) -> None:
-        """Prefill the next tickets of the first one's lane, unless too few would fit to be worth a prefill."""
-        if not self.queue:
-            return
-        key = self._key(self.queue[0])
-        n_free = self.max_running - len(self.running.get(key, []))
-        waiting = min(self.max_running, len(self.queue))
-        if n_free < waiting and n_free < self.max_running // 2 and self.running.get(key):
-            return
-        chosen: list[Ticket] = []
-        n_tokens = 0
-        while self.queue and self._key(self.queue[0]) == key and len(chosen) < n_free:
-            size = self.queue[0].prompt.ids.numel()
-            if chosen and n_tokens + size > self.batch_tokens:
-                break
-            chosen.append(self.queue.popleft())
-            n_tokens += size
-        if chosen:
+        """Prefill the next tickets of the first lane that has room for enough of them to be worth a prefill."""
+        for key in dict.fromkeys(map(self._key, self.queue)):
+            waiting = [ticket for ticket in self.queue if self._key(ticket) == key]
+            n_running, most = len(self.running.get(key, [])), self._most_running(waiting)
+            n_free = most - n_running
+            if n_free <= 0 or (n_running and n_free < min(len(waiting), most // 2)):
+                continue
+            chosen: list[Ticket] = []
+            n_tokens = 0
+            for ticket in waiting[:n_free]:
+                size = ticket.prompt.ids.numel()
+                if chosen and n_tokens + size > self.batch_tokens:
+                    break
+                chosen.append(ticket)
+                n_tokens += size
+            for ticket in chosen:
+                self.queue.remove(ticket)
             self._prefill(key, chosen)
+            return
+
+    def _most_running(self, waiting: list[Ticket]) -> int:
+        """Return how many sequences as long as the longest that waits may run together."""
+        text = self.networks.decode.config.text
+        slot_bytes = 2 * text.num_hidden_layers * text.num_key_value_heads * text.head_dim * _CACHE_ITEM_BYTES
+        behind = window_slots(self.how.block_size, self.how.n_candidates)
+        longest = max(ticket.prompt.ids.numel() + ticket.options.max_tokens for ticket in waiting) + behind
+        return max(1, min(self.max_running, self.cache_bytes // (slot_bytes * longest)))
 
     def _prefill(self, key: tuple[DecodeMode, int], tickets: list[Ticket]) -> None:
         options = [ticket.options for ticket in tickets]

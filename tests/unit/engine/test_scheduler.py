@@ -124,3 +124,28 @@ def test_log_probabilities_are_those_of_teacher_forcing() -> None:
     scores[:, mask_id()] = -torch.inf
     expected = scores.log_softmax(dim=-1).gather(1, torch.tensor(decoded.ids)[:, None])[:, 0]
     assert decoded.log_probs == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+def test_a_full_lane_keeps_no_other_waiting() -> None:
+    scheduler = Scheduler(Networks.all_of(NETWORK), HOW, max_running=1)
+    options = SequenceOptions(40, frozenset(), 6)
+    first, second = (scheduler.submit(PROMPTS[0], options, "ar") for _ in range(2))
+    other = scheduler.submit(PROMPTS[1], options, "self-spec")
+    scheduler.step()
+    scheduler.step()
+    assert first.progress is not None and other.progress is not None and second.progress is None
+    scheduler.run()
+    assert second.result().ids == first.result().ids == alone(0, options, "ar")
+
+
+def test_the_cache_bounds_how_many_run_together() -> None:
+    text = NETWORK.config.text
+    slot = 2 * text.num_hidden_layers * text.num_key_value_heads * text.head_dim * 4
+    options = SequenceOptions(20, frozenset(), 6)
+    n_slots = PROMPTS[0].ids.numel() + 20 + 6 * 2 + 2
+    scheduler = Scheduler(Networks.all_of(NETWORK), HOW, cache_bytes=2 * n_slots * slot)
+    tickets = [scheduler.submit(PROMPTS[0], options) for _ in range(5)]
+    scheduler.step()
+    assert len(scheduler.running["self-spec", 0]) == 2
+    scheduler.run()
+    assert len({tuple(ticket.result().ids) for ticket in tickets}) == 1
