@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from gravityocr.benchmark.costs import RoundShape
 from gravityocr.decoding.acceptance import AcceptanceProfile, paper_profile, read_profiles
@@ -106,10 +105,7 @@ def apart(engine: Engine, **overrides: Any) -> Engine:
 
 
 class ByTask:
-    """Read every crop with the engine of its task: simulated drafts fare differently in text, tables and formulas.
-
-    Each call draws anew, by its crops: short crops would otherwise all begin with the same draws.
-    """
+    """Read every crop with the engine of its task: simulated drafts fare differently in text, tables and formulas."""
 
     def __init__(self, engines: Mapping[str, Engine]) -> None:
         self._engines = engines
@@ -126,16 +122,8 @@ class ByTask:
             places = [place for place, crop in enumerate(crops) if crop.task == task]
             if places:
                 chosen = [crops[place] for place in places]
-                found |= zip(places, _drawn_for(engine, chosen).recognize(chosen), strict=True)
+                found |= zip(places, engine.recognize(chosen), strict=True)
         return [found[place] for place in range(len(crops))]
-
-
-def _drawn_for(engine: Engine, crops: Sequence[Crop]) -> Engine:
-    """Return the engine with a seed of its own for these crops; it keeps what it has learnt."""
-    profile = engine.config.acceptance_profile
-    assert profile is not None
-    number = crc32(crops[0].image.tobytes(), len(crops))
-    return engine.with_config(acceptance_profile=replace(profile, seed=profile.seed + number))
 
 
 def simulated_engines(

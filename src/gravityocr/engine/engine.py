@@ -49,8 +49,8 @@ class EngineConfig:
     checkpoint's own choice. `acceptance_profile` simulates drafts. `static_steps` runs forwards of fixed shapes (None:
     on CUDA, as graphs).
     *Units*: `max_tokens` per piece, y_1 included; `max_running` pieces are decoded together, fewer where their keys and
-    values would take more than `cache_mib`; `batch_tokens` bounds the prompt tokens of one prefill; `block_size` None is
-    32 for adaptive windows, else the checkpoint's own; `guard_margin` in nats, used where decoding is in bf16.
+    values would take more than `cache_mib`; `batch_tokens` bounds the prompt tokens of one prefill; `block_size` None
+    is 32 for adaptive windows, else the checkpoint's own; `guard_margin` in nats, used where decoding is in bf16.
     """
 
     decode: DecodeMode = "self-spec"
