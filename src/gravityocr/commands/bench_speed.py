@@ -35,6 +35,10 @@ def decode(
     baseline: Baseline = None,
     acceptance_profile: bench_options.Profile = None,
     seed: bench_options.Seed = 0,
+    exact_tokens: Annotated[
+        int | None,
+        typer.Option(min=2, help="With --acceptance-profile: decode so many tokens a piece, past stop tokens."),
+    ] = None,
     costs: Annotated[bool, typer.Option(help="Measure what a forward costs by its rows.")] = True,
     threads: options.Threads = None,
     max_tokens: options.MaxTokens = 512,
@@ -47,7 +51,10 @@ def decode(
     engine = bench_options.load_engine(checkpoint, max_tokens, dtype, device, threads, one_by_one)
     found = bench_options.find_cases(engine, cases, tasks, language, limit)
     simulated = acceptance_profile is not None
+    if exact_tokens is not None and not simulated:
+        raise ConfigError("--exact-tokens goes with --acceptance-profile: what lies behind a stop token is no text")
     if simulated:
+        engine = engine.with_config(exact_tokens=exact_tokens)
         used = sorted({case.task for case in found})
         readers = simulated_engines(engine, chosen, str(acceptance_profile), seed, used)
     else:
@@ -60,7 +67,7 @@ def decode(
             readers, found, repeats, tick, timer=timer, shapes=shapes, one_by_one=one_by_one, simulated=simulated
         )
     if simulated:
-        report["profile"] = {"name": acceptance_profile, "seed": seed}
+        report["profile"] = {"name": acceptance_profile, "seed": seed, "exact_tokens": exact_tokens}
     _finish(report, engine, as_json, one_by_one, baseline)
 
 

@@ -47,7 +47,7 @@ class EngineConfig:
     "none" is plain AR. `windows` "adaptive" drafts and verifies what its measured cost is worth, "fixed" whole blocks;
     `n_candidates` mask blocks ride behind verified drafts (None: the default of the machine). `draft_head` None is the
     checkpoint's own choice. `acceptance_profile` simulates drafts. `static_steps` runs forwards of fixed shapes (None:
-    on CUDA, as graphs).
+    on CUDA, as graphs). `exact_tokens` decodes so many tokens of every piece, past stop tokens, for simulations.
     *Units*: `max_tokens` per piece, y_1 included; `max_running` pieces are decoded together, fewer where their keys and
     values would take more than `cache_mib`; `batch_tokens` bounds the prompt tokens of one prefill; `block_size` None
     is 32 for adaptive windows, else the checkpoint's own; `guard_margin` in nats, used where decoding is in bf16.
@@ -72,12 +72,14 @@ class EngineConfig:
     guard_margin: float = 0.15
     acceptance_profile: AcceptanceProfile | None = None
     static_steps: bool | None = None
+    exact_tokens: int | None = None
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "", optional=("block_size", "n_candidates"), block_size=(1, MAX_BLOCK_SIZE),
+            self, "", optional=("block_size", "n_candidates", "exact_tokens"), block_size=(1, MAX_BLOCK_SIZE),
             max_tokens=(1, MAX_TOKENS), batch_tokens=(1, 2**24), threshold=(0.0, 1.0), n_candidates=(0, 16),
-            draft_steps=(1, 64), max_running=(1, 4096), cache_mib=(1, 2**24), guard_margin=(0.0, 100.0),
+            draft_steps=(1, 64), max_running=(1, 4096), cache_mib=(1, 2**24), exact_tokens=(1, MAX_TOKENS),
+            guard_margin=(0.0, 100.0),
         )  # fmt: skip
         for name, value, known in (
             ("decode", self.decode, DECODE_MODES), ("draft", self.draft, DRAFTS),
@@ -258,9 +260,12 @@ class Engine:
         for place, part in enumerate([None] if parts is None else parts):
             image = _pad_aspect(crop.image) if part is None else part.image
             limit = whole if part is None else min(token_limit(part, cell_px), whole)
+            stops = self.checkpoint.stop_ids
+            if self.config.exact_tokens is not None:
+                limit, stops = self.config.exact_tokens, frozenset()
             reference = tuple(answers[place].ids) if answers else self._reference(crop, part)
             options = SequenceOptions(
-                limit, self.checkpoint.stop_ids, self.options.block_size, self._sampling(number, place),
+                limit, stops, self.options.block_size, self._sampling(number, place),
                 self.config.log_probs, crop.task, reference, self.config.stop_strings, self._text,
             )  # fmt: skip
             yield _Piece(number, part, Ticket(prompts.build(image, crop.task), options, self.mode))
