@@ -16,7 +16,7 @@ console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty(
 
 Checkpoint = Annotated[str, typer.Option(help="'nano' (embedded) or a checkpoint folder.")]
 Decode = Annotated[str, typer.Option(help="self-spec, ar or diffusion.")]
-BlockSize = Annotated[int | None, typer.Option(help="Most tokens drafted at once; default: what pays, up to 32.")]
+BlockSize = Annotated[int | None, typer.Option(help="Most tokens drafted at once; default: up to 32, or the checkpoint's with --windows fixed.")]
 Dtype = Annotated[
     str, typer.Option(help="float32, mixed (vision and prefill in bf16), bfloat16 (decoding, too) or auto.")
 ]
@@ -29,13 +29,13 @@ DraftHead = Annotated[
 Windows = Annotated[str, typer.Option(help="adaptive (draft what pays) or fixed (whole blocks).")]
 Candidates = Annotated[
     int | None,
-    typer.Option("--candidates", help="Mask blocks behind verified drafts (fused rounds); default: 0."),
+    typer.Option("--candidates", help="Mask blocks behind verified drafts (fused rounds); default 0: two forwards a round."),
 ]
 Temperature = Annotated[float, typer.Option(help="0 is greedy; above it tokens are drawn.")]
 TopP = Annotated[float, typer.Option(help="Draw from the likeliest tokens that hold this probability.")]
 RepetitionPenalty = Annotated[float, typer.Option(help="Above 1, tokens that the output holds become less likely.")]
 Seed = Annotated[int, typer.Option(help="Of the drawn tokens.")]
-Stop = Annotated[list[str] | None, typer.Option(help="End a piece at this text, which is left out; repeatable.")]
+Stop = Annotated[list[str] | None, typer.Option(help="End the text of a crop before this text; repeatable.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout.")]
 
 

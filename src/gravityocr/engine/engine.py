@@ -87,6 +87,8 @@ class EngineConfig:
         ):  # fmt: skip
             if value not in known:
                 raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+        if "" in self.stop_strings:
+            raise ConfigError("an empty stop string would end every text at once; give text, or none")
         if self.decode == "diffusion" and self.draft == "none":
             raise ConfigError("decode 'diffusion' with draft 'none' leaves nothing to decode by; leave one of them out")
 
