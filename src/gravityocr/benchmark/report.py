@@ -64,6 +64,8 @@ def read_measurements(paths: Sequence[Path]) -> list[Measurement]:
 
 
 def _read(file: Path) -> Measurement:
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file}: is no regular file; {_REMEDY}")
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -104,7 +106,7 @@ def _section(one: Measurement) -> str:
         title += ", one sequence at a time"
     try:
         return f"<section><h2>{escape(title)}</h2>{_facts(one)}{build(one.data)}</section>"
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         what = f"{type(error).__name__} {error}"
         raise InputError(f"{one.file}: is no whole measurement ({what}); measure again with this version") from error
 

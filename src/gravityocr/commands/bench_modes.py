@@ -18,7 +18,7 @@ from gravityocr.engine.engine import Engine
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.recognizer import Recognizer
 
-_GRAMMAR = re.compile(r"(?P<mode>[a-z-]+)(?P<plus>(\+[a-z-]*)*)(@(?P<candidates>\d{1,3}))?(:(?P<block>\d{1,9}))?")
+_GRAMMAR = re.compile(r"(?P<mode>[a-z-]+)(?P<plus>(\+[a-z-]*)*)(@(?P<candidates>[0-9]{1,3}))?(:(?P<block>[0-9]{1,9}))?")
 _MODES = ("ar", "default", "self-spec", "fused", "diffusion")
 MODES_HELP = (
     "Comma-separated: ar, self-spec (two forwards a round), fused[@CANDIDATES], diffusion, default (as the product "

@@ -29,8 +29,8 @@ def report(
 
 def _check_place(out: Path) -> None:
     """Refuse to write over what is no report. *Raises*: ConfigError."""
-    if out.is_dir():
-        raise ConfigError(f"--out {out}: is a folder; name a file")
+    if out.exists() and not out.is_file():
+        raise ConfigError(f"--out {out}: is a folder or a device; name a file")
     try:
         with out.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
@@ -44,6 +44,7 @@ def _check_place(out: Path) -> None:
 
 def _replace(out: Path, page: str) -> None:
     """Write the page beside its place and move it there when it is whole. *Raises*: InputError."""
+    out = out.resolve()  # a link stays one
     beside = out.with_name(f".gravityocr-{secrets.token_hex(6)}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,9 @@ console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty(
 
 Checkpoint = Annotated[str, typer.Option(help="'nano' (embedded) or a checkpoint folder.")]
 Decode = Annotated[str, typer.Option(help="self-spec, ar or diffusion.")]
-BlockSize = Annotated[int | None, typer.Option(help="Most tokens drafted at once; default: up to 32, or the checkpoint's with --windows fixed.")]
+BlockSize = Annotated[
+    int | None, typer.Option(help="Most tokens drafted at once; default: 32, or the checkpoint's with --windows fixed.")
+]
 Dtype = Annotated[
     str, typer.Option(help="float32, mixed (vision and prefill in bf16), bfloat16 (decoding, too) or auto.")
 ]
@@ -29,7 +31,7 @@ DraftHead = Annotated[
 Windows = Annotated[str, typer.Option(help="adaptive (draft what pays) or fixed (whole blocks).")]
 Candidates = Annotated[
     int | None,
-    typer.Option("--candidates", help="Mask blocks behind verified drafts (fused rounds); default 0: two forwards a round."),
+    typer.Option("--candidates", help="Mask blocks behind verified drafts (fused rounds); default 0."),
 ]
 Temperature = Annotated[float, typer.Option(help="0 is greedy; above it tokens are drawn.")]
 TopP = Annotated[float, typer.Option(help="Draw from the likeliest tokens that hold this probability.")]

@@ -38,7 +38,7 @@ def recognize(
     repetition_penalty: options.RepetitionPenalty = 1.0,
     seed: options.Seed = 0,
     stop: options.Stop = None,
-    trace: Annotated[Path | None, typer.Option(help="Write the rounds of the first read file as HTML (self-spec).")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write the rounds of the first read file as HTML.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Print tokens, forwards and seconds on stderr.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -51,7 +51,7 @@ def recognize(
     if mode == "diffusion" and (not sampling.is_plain or stop):
         raise ConfigError("--decode diffusion knows neither sampling nor --stop; use --decode self-spec or ar")
     if mode != "self-spec" and candidates is not None:
-        raise ConfigError(f"--candidates {candidates} goes with --decode self-spec, which drafts; leave one of them out")
+        raise ConfigError(f"--candidates {candidates} goes with --decode self-spec only; leave one of them out")
     config = EngineConfig(
         mode, block_size, max_tokens, trace=trace is not None, draft_head=head, windows=cast(Windows, windows),
         n_candidates=candidates, sampling=sampling, stop_strings=tuple(stop or ()),

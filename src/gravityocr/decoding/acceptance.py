@@ -35,7 +35,7 @@ class AcceptanceProfile:
     def __post_init__(self) -> None:
         if len(self.weights) < 2:
             raise ConfigError(f"an acceptance profile of {len(self.weights)} weights: give one for each of 0..B")
-        if not all(math.isfinite(weight) and weight >= 0 for weight in self.weights) or not sum(self.weights) > 0:
+        if not all(weight >= 0 for weight in self.weights) or not 0 < sum(self.weights) < math.inf:
             raise ConfigError("the weights of an acceptance profile must be finite, none below 0, and not all 0")
 
     @property
@@ -86,6 +86,8 @@ def read_profiles(file: Path, block_size: int, seed: int = 0) -> dict[str, Accep
 
     *Raises*: InputError for a file that cannot be read or holds something else, or weights for another block size.
     """
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file}: is no regular file; an acceptance profile is a JSON object")
     try:
         raw = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -101,7 +103,7 @@ def read_profiles(file: Path, block_size: int, seed: int = 0) -> dict[str, Accep
             raise InputError(f"{file}: {what}; choose that block size (MODE:B) or give other weights")
         try:
             profiles[task] = AcceptanceProfile(tuple(float(weight) for weight in weights), seed)
-        except ConfigError as error:
+        except (ConfigError, OverflowError) as error:
             raise InputError(f"{file}: {task}: {error}") from error
     return profiles
 

@@ -22,6 +22,7 @@ from gravityocr.engine.costs import is_small
 from gravityocr.engine.crop_pieces import AnyPiece, join_pieces, piece_reference, split_into_pieces, token_limit
 from gravityocr.engine.loops import without_repeated_tail
 from gravityocr.engine.precision import Precision, check_precision, precision_of
+from gravityocr.engine.reference_text import folded
 from gravityocr.engine.scheduler import Scheduler, Ticket
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.checkpoint import MAX_BLOCK_SIZE, Checkpoint, load_checkpoint
@@ -34,6 +35,7 @@ MAX_TOKENS = 65536
 MAX_THREADS = 256
 ADAPTIVE_BLOCK_SIZE = 32
 N_CANDIDATES = 0
+MAX_REFERENCE_WORDS, _LONGEST_TOKEN = 5000, 16
 Draft = Literal["auto", "diffusion", "text-layer", "none"]
 DRAFTS: tuple[Draft, ...] = ("auto", "diffusion", "text-layer", "none")
 Windows = Literal["adaptive", "fixed"]
@@ -87,10 +89,25 @@ class EngineConfig:
         ):  # fmt: skip
             if value not in known:
                 raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
-        if "" in self.stop_strings:
-            raise ConfigError("an empty stop string would end every text at once; give text, or none")
+        self._check_types()
+        if self.decode == "diffusion" and not (self.sampling.is_plain and not self.stop_strings):
+            raise ConfigError("decode 'diffusion' knows neither sampling nor stop strings; choose 'self-spec' or 'ar'")
         if self.decode == "diffusion" and self.draft == "none":
             raise ConfigError("decode 'diffusion' with draft 'none' leaves nothing to decode by; leave one of them out")
+
+    def _check_types(self) -> None:
+        """Check what is no number. *Raises*: ConfigError naming the field."""
+        for name, optional in (("trace", False), ("log_probs", False), ("draft_head", True), ("static_steps", True)):
+            value = getattr(self, name)
+            if type(value) is not bool and not (optional and value is None):
+                raise ConfigError(f"{name} is {value!r}; choose True or False")
+        if not isinstance(self.sampling, Sampling):
+            raise ConfigError(f"sampling is {self.sampling!r}; give a gravityocr.decoding.Sampling")
+        if self.acceptance_profile is not None and not isinstance(self.acceptance_profile, AcceptanceProfile):
+            raise ConfigError(f"acceptance_profile is {self.acceptance_profile!r}; give an AcceptanceProfile")
+        strings = self.stop_strings
+        if not isinstance(strings, tuple) or not all(isinstance(one, str) and one for one in strings):
+            raise ConfigError(f"stop strings {strings!r}: give a tuple of texts, none of them empty")
 
 
 @dataclass
@@ -229,7 +246,8 @@ class Engine:
             refused = self._refuse(crop)
             if refused is None:
                 try:
-                    pieces.extend(self._prepare(number, crop, answers[number] if answers else None))
+                    # All or none: of a crop that fails on the way no piece may stay.
+                    pieces.extend(list(self._prepare(number, crop, answers[number] if answers else None)))
                 except (GravityOCRError, OSError, ValueError) as error:
                     refused = Recognition("", "failed", f"the crop cannot be prepared: {error}")
             outcome.append(refused or CropRun())
@@ -265,25 +283,29 @@ class Engine:
             stops = self.checkpoint.stop_ids
             if self.config.exact_tokens is not None:
                 limit, stops = self.config.exact_tokens, frozenset()
-            reference = tuple(answers[place].ids) if answers else self._reference(crop, part)
+            reference = tuple(answers[place].ids) if answers else self._reference(crop, part, limit)
             options = SequenceOptions(
                 limit, stops, self.options.block_size, self._sampling(number, place),
                 self.config.log_probs, crop.task, reference, self.config.stop_strings, self._text,
             )  # fmt: skip
             yield _Piece(number, part, Ticket(prompts.build(image, crop.task), options, self.mode))
 
-    def _reference(self, crop: Crop, part: AnyPiece | None) -> tuple[int, ...]:
-        """Return what the crop's text layer says of a piece, as tokens, with the stop token behind it."""
-        if not crop.text_layer or self.config.draft not in ("auto", "text-layer"):
+    def _reference(self, crop: Crop, part: AnyPiece | None, limit: int) -> tuple[int, ...]:
+        """Return what the crop's text layer says of a piece, as tokens, with the stop token behind it.
+
+        It is cut where it is longer than the piece can be: such a layer does not belong to it.
+        """
+        words = crop.text_layer[:MAX_REFERENCE_WORDS]
+        if not words or self.mode != "self-spec" or self.config.draft not in ("auto", "text-layer"):
             return ()
         if part is None:
-            text = " ".join(word.text for word in crop.text_layer) if crop.task == "text" else ""
+            text = folded(" ".join(word.text for word in words)) if crop.task == "text" else ""
         else:
-            text = piece_reference(part, crop.text_layer)
+            text = piece_reference(part, words)
         if not text:
             return ()
-        ids = self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
-        return (*ids, min(self.checkpoint.stop_ids))
+        ids = self.checkpoint.tokenizer.encode(text[: _LONGEST_TOKEN * limit], add_special_tokens=False).ids
+        return (*ids[:limit], min(self.checkpoint.stop_ids))
 
     def _sampling(self, crop: int, place: int) -> Sampling:
         """Return the sampling of one piece, whose noise is its own."""

@@ -44,13 +44,18 @@ def text_within(words: Sequence[PlacedText], corners: Corners) -> str:
     word taken to be equally wide.
     """
     left, top, right, bottom = corners
-    inside = [word for word in words if top <= (word.box.y0 + word.box.y1) / 2 < bottom]
+    inside = [word for word in words if _is_placed(word) and top <= (word.box.y0 + word.box.y1) / 2 < bottom]
     parts = [
         part
         for word in sorted(inside, key=lambda word: word.box.x0)
         if word.box.x0 < right and word.box.x1 > left and (part := _part(word, left, right))
     ]
     return folded(" ".join(parts))
+
+
+def _is_placed(word: PlacedText) -> bool:
+    """Tell whether a word says something at a place: text layers come from anywhere."""
+    return bool(word.text) and math.isfinite(word.box.x0 + word.box.y0 + word.box.x1 + word.box.y1)
 
 
 def _part(word: PlacedText, left: float, right: float) -> str:
@@ -68,5 +73,6 @@ def folded(text: str) -> str:
     """Return a text with ligatures, wide letters and rare marks as a small network writes them."""
     if text.isascii():
         return text
+    text = text.encode("utf-8", "ignore").decode("utf-8")  # a lone surrogate is no character
     text = text.translate(_FOLDS)
     return "".join(char if char in _KEPT else unicodedata.normalize("NFKC", char) for char in text)

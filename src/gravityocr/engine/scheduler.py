@@ -50,7 +50,9 @@ class Ticket:
         return self.progress.finish() is not None
 
     def result(self) -> Decoded:
-        """Return what was decoded, once that is done."""
+        """Return what was decoded, once that is done. *Raises*: ConfigError before."""
+        if not self.is_done:
+            raise ConfigError("the ticket is not done; step its scheduler on, or cancel it")
         if self.progress is None:
             return Decoded([], "cancelled")
         return self.progress.result()
@@ -105,7 +107,19 @@ class Scheduler:
         return ticket
 
     def enqueue(self, ticket: Ticket) -> None:
-        """Queue a ticket that was made elsewhere; see `submit`."""
+        """Queue a ticket that was made elsewhere; see `submit`.
+
+        *Raises*: ConfigError for a ticket that was queued before, or that names tokens which do not exist: it would
+        take others down with it.
+        """
+        if ticket in self.queue or ticket.progress is not None or ticket.cancelled:
+            raise ConfigError("the ticket was queued before; make a new one")
+        n_tokens = self.networks.decode.config.text.vocab_size
+        named = {*ticket.options.reference, *ticket.options.sampling.logit_bias}
+        if unknown := sorted(token for token in named if not 0 <= token < n_tokens):
+            raise ConfigError(
+                f"token {unknown[0]} of {n_tokens} does not exist; correct the reference or the logit bias"
+            )
         size = ticket.options.block_size
         if size > self.how.block_size:
             raise ConfigError(
@@ -116,7 +130,9 @@ class Scheduler:
 
     @torch.inference_mode()
     def cancel(self, ticket: Ticket) -> None:
-        """End a ticket now; what it has so far stays, and its slots are free for others."""
+        """End a ticket now; what it has so far stays, and its slots are free for others. One that is done stays so."""
+        if ticket.is_done:
+            return
         ticket.cancelled = True
         if ticket.progress is None:
             self.queue.remove(ticket)

@@ -94,6 +94,8 @@ def read_alto(path: str | Path) -> tuple[KnownPage, ...]:
 
 def _read(path: str | Path) -> bytes:
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise InputError(f"{path}: is no regular file; {_INTACT}")
         with open(path, "rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:

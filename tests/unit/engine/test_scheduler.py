@@ -149,3 +149,35 @@ def test_the_cache_bounds_how_many_run_together() -> None:
     assert len(scheduler.running["self-spec", 0]) == 2
     scheduler.run()
     assert len({tuple(ticket.result().ids) for ticket in tickets}) == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [SequenceOptions(5, frozenset(), 6, reference=(20, 96)), SequenceOptions(5, frozenset(), 6, reference=(-1,)),
+     SequenceOptions(5, frozenset(), 6, Sampling(logit_bias={10**7: 1.0}))],
+)  # fmt: skip
+def test_a_ticket_that_names_no_token_is_refused_and_takes_no_other_down(bad: SequenceOptions) -> None:
+    scheduler = Scheduler(Networks.all_of(NETWORK), HOW)
+    good = scheduler.submit(PROMPTS[0], SequenceOptions(9, frozenset(), 6))
+    with pytest.raises(ConfigError, match="does not exist"):
+        scheduler.submit(PROMPTS[1], bad)
+    scheduler.run()
+    assert len(good.result().ids) == 9
+
+
+def test_tickets_are_queued_once_and_end_once() -> None:
+    scheduler = Scheduler(Networks.all_of(NETWORK), HOW)
+    ticket = scheduler.submit(PROMPTS[0], SequenceOptions(9, frozenset(), 6))
+    with pytest.raises(ConfigError, match="queued before"):
+        scheduler.enqueue(ticket)
+    with pytest.raises(ConfigError, match="not done"):
+        ticket.result()
+    scheduler.run()
+    scheduler.cancel(ticket)
+    assert ticket.result().finish == "length", "what is done changes no more"
+    with pytest.raises(ConfigError, match="queued before"):
+        scheduler.enqueue(ticket)
+    queued = scheduler.submit(PROMPTS[0], SequenceOptions(9, frozenset(), 6))
+    scheduler.cancel(queued)
+    scheduler.cancel(queued)
+    assert scheduler.is_idle and queued.result().finish == "cancelled"
