@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from gravityocr import cli
 from gravityocr.commands import bench_modes
 from gravityocr.commands.bench_modes import parse_mode, parse_modes
-from gravityocr.decoding.acceptance import AcceptanceProfile
 from gravityocr.document import Crop, Recognition
-from gravityocr.engine.engine import Engine, EngineConfig
+from gravityocr.engine.engine import Engine
 from gravityocr.errors import ConfigError
 
 CROPS = Path(__file__).parents[1] / "data" / "crops"
@@ -86,7 +85,7 @@ def test_a_simulation_says_so_everywhere(tmp_path: Path, profile: str) -> None:
         file.write_text(json.dumps({"text": [0, 0, 0, 0, 1]}), encoding="utf-8")
         profile = str(file)
     report = run("decode", *SMALL, "--modes", "ar,self-spec+fixed:4", "--acceptance-profile", profile, "--no-costs")
-    assert report["simulated"] is True and report["profile"] == {"name": profile, "seed": 0}
+    assert report["simulated"] is True and report["profile"] == {"name": profile, "seed": 0, "exact_tokens": None}
     assert all(row["simulated"] is True and row["identical_to_ar"] == 1.0 for row in report["modes"].values())
     n_accepted = report["modes"]["self-spec+fixed:4"]["n_accepted"]
     assert 2.0 < n_accepted <= 4.0 if profile == "paper" else 3.0 < n_accepted <= 4.0
@@ -272,19 +271,12 @@ def test_modes_learn_for_themselves() -> None:
 
 
 class Echo:
-    """Stands in for an engine: answers with the seed of its profile and the widths of the crops of a call."""
+    """Stands in for an engine: answers with its task and the widths of the crops of a call."""
 
-    def __init__(self, task: str, seed: int = 5, calls: list[tuple[str, int]] | None = None) -> None:
-        self.task, self.calls = task, [] if calls is None else calls
-        self.config = EngineConfig(acceptance_profile=AcceptanceProfile((1.0, 1.0), seed))
-
-    def with_config(self, acceptance_profile: AcceptanceProfile) -> Echo:
-        return Echo(self.task, acceptance_profile.seed, self.calls)
+    def __init__(self, task: str) -> None:
+        self.task = task
 
     def recognize(self, crops: Sequence[Crop]) -> list[Recognition]:
-        profile = self.config.acceptance_profile
-        assert profile is not None
-        self.calls.append((self.task, profile.seed))
         return [Recognition(f"{self.task} {crop.image.width}") for crop in crops]
 
 
@@ -292,9 +284,12 @@ def test_simulated_crops_go_to_the_engine_of_their_task() -> None:
     engines = {task: Echo(task) for task in ("text", "table")}
     reader = bench_modes.ByTask(engines)  # type: ignore[arg-type]
     crops = [Crop(Image.new("RGB", (w, 4), "white"), task) for w, task in ((1, "table"), (2, "text"), (3, "table"))]  # type: ignore[arg-type]
-    for _ in range(2):
-        assert [one.text for one in reader.recognize(crops)] == ["table 1", "text 2", "table 3"]
-    reader.recognize(crops[:1])
-    (_, first), (_, again), (_, alone) = engines["table"].calls
-    # The same crops draw the same, others draw otherwise: else all short crops would begin alike.
-    assert first == again != alone and engines["text"].calls[0][1] >= 5 and reader.tasks == {"text", "table"}
+    assert [one.text for one in reader.recognize(crops)] == ["table 1", "text 2", "table 3"]
+    assert reader.tasks == {"text", "table"}
+
+
+def test_exact_tokens_are_decoded_past_stop_tokens() -> None:
+    how = ["--modes", "ar,self-spec+fixed:4", "--no-costs", "--exact-tokens", "40"]
+    report = run("decode", *SMALL, *how, "--acceptance-profile", "paper")
+    for row in report["modes"].values():
+        assert row["n_tokens"] == 39 * row["n_sequences"] and row["identical_to_ar"] == 1.0
