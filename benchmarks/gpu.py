@@ -112,8 +112,16 @@ def nano_parts(parts: Parts, device: str, cases: list[Case], repeats: int) -> No
             judge(engine.checkpoint, engine.networks, 256),
             judge(engine.checkpoint, Networks.all_of(engine.networks.exact), 256),
         )
-        unguarded = engines_of(engine.with_config(guard_margin=0.0), modes)
-        report = bench_equality(engines_of(engine, modes), cases, judges, unguarded=unguarded)
+        readers, unguarded = (
+            engines_of(one, modes)
+            # Fixed shapes are what CUDA captures as graphs; both must give the ids of AR.
+            | {
+                name: one.with_config(windows="fixed", static_steps=on)
+                for name, on in (("graphs", True), ("eager", False))
+            }
+            for one in (engine, engine.with_config(guard_margin=0.0))
+        )
+        report = bench_equality(readers, cases, judges, unguarded=unguarded)
         return {**report, "guard_margin": engine.config.guard_margin, "protocol": "together"}
 
     def decode() -> dict[str, Any]:
@@ -122,22 +130,6 @@ def nano_parts(parts: Parts, device: str, cases: list[Case], repeats: int) -> No
         report = bench_decode(engines_of(engine, modes), cases, repeats, timer=timer, shapes=shapes)
         return {**report, "protocol": "together", "boundary": f"{report['boundary']}; {PROTOCOLS['together']}"}
 
-    def graphs() -> dict[str, Any]:
-        crops = [case.crop() for case in cases]
-        rows: dict[str, Any] = {}
-        for decode in ("ar", "self-spec"):
-            ids, seconds = [], []
-            for static in (False, True):
-                reader = engine.with_config(decode=decode, windows="fixed", static_steps=static)
-                reader.recognize(crops)  # captures the graphs
-                began = time.monotonic()
-                ids.append([answer.ids for answer in reader.recognize(crops)])
-                seconds.append(time.monotonic() - began)
-            same = sum(a == b for a, b in zip(*ids, strict=True)) / len(crops)
-            rows[decode] = {"identical": same, "eager_s": seconds[0], "static_s": seconds[1]}
-        return {"bench": "graphs", "captured": device == "cuda", "modes": rows, "failed": [], "n_crops": len(crops)}
-
-    parts.run("nano-graphs", graphs, "bfloat16", device, "nano")
     parts.run("nano-equality", equality, "bfloat16", device, "nano")
     parts.run("nano-decode", decode, "bfloat16", device, "nano")
 
