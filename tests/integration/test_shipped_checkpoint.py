@@ -145,7 +145,7 @@ WAYS = [
 @pytest.mark.parametrize("dtype", ["float32", "mixed", "bfloat16"])
 def test_every_way_of_drafting_gives_the_ids_of_ar(dtype):
     engine = Engine.from_pretrained("nano", EngineConfig(max_tokens=256), dtype)
-    crops = [case.crop() for case in load_cases(CROPS)]
+    crops = [case.crop() for case in load_cases(CROPS)[::4]]
     reference = engine.with_config(decode="ar").recognize(crops)
     for way in WAYS:
         answers = engine.with_config(**way).recognize(crops)
