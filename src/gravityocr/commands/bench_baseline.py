@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from gravityocr.commands.bench_network import prompts_of
 from gravityocr.document import Crop, Recognition
 from gravityocr.engine.crop_pieces import join_pieces
 from gravityocr.engine.engine import Engine
+from gravityocr.engine.piece_prompts import prompts_of
 from gravityocr.errors import ConfigError
 from gravityocr.model.prompt import Prompt
 
@@ -54,7 +54,7 @@ class StockTransformers:
     def _read(self, crop: Crop) -> Recognition:
         seconds = {"prefill": 0.0, "decode": 0.0}
         found: list[tuple[int, ...]] = []
-        pieces = prompts_of(self._checkpoint, crop, self._max_tokens)
+        pieces = [*prompts_of(self._checkpoint, crop, self._max_tokens)]
         for piece in pieces:
             prefill_s = self._generate(piece.prompt, 1)[1] if self._parts_decode else 0.0
             ids, whole_s = self._generate(piece.prompt, piece.max_tokens)

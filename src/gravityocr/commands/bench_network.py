@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,35 +13,13 @@ from gravityocr.benchmark.equality import Choice, Judge
 from gravityocr.decoding.prompts import Networks
 from gravityocr.decoding.sampling import bar_mask
 from gravityocr.document import Crop
-from gravityocr.engine.crop_pieces import AnyPiece, split_into_pieces, token_limit
 from gravityocr.engine.engine import Engine
+from gravityocr.engine.piece_prompts import prompts_of
 from gravityocr.model.checkpoint import Checkpoint
 from gravityocr.model.ocr_model import DecodeSession, OcrModel, prefill
 from gravityocr.model.prompt import Prompt
 
 _WIDEST = 512
-
-
-@dataclass(frozen=True)
-class PiecePrompt:
-    """One sequence to decode; `part` is None where a checkpoint reads crops whole."""
-
-    part: AnyPiece | None
-    prompt: Prompt
-    max_tokens: int
-
-
-def prompts_of(checkpoint: Checkpoint, crop: Crop, max_tokens: int) -> list[PiecePrompt]:
-    """Return the pieces of a crop with their prompts, in the engine's order."""
-    prompts = checkpoint.prompts
-    parts = split_into_pieces(crop.image, crop.task, checkpoint.diffusion)
-    if parts is None:
-        return [PiecePrompt(None, prompts.build(crop.image, crop.task), max_tokens)]
-    cell_px = prompts.spec.patch_size * prompts.spec.merge_size
-    return [
-        PiecePrompt(part, prompts.build(part.image, crop.task), min(token_limit(part, cell_px), max_tokens))
-        for part in parts
-    ]
 
 
 @torch.inference_mode()
@@ -59,7 +36,7 @@ def forward_timer(engine: Engine, crop: Crop) -> ForwardTimer:
     The rows overwrite the same slots again and again, so that every forward sees as much as the others.
     """
     networks, sessions = engine.networks, dict[int, DecodeSession]()
-    prompt = prompts_of(engine.checkpoint, crop, 1)[0].prompt
+    prompt = next(prompts_of(engine.checkpoint, crop, 1)).prompt
 
     def timer(n_sequences: int, n_rows: int) -> float:
         if n_sequences not in sessions:
@@ -86,7 +63,7 @@ def judge(checkpoint: Checkpoint, networks: Networks, max_tokens: int) -> Judge:
     """Return what says which token a network would choose next, and by how much."""
 
     def choose(crop: Crop, piece: int, ids: Sequence[int]) -> Choice:
-        prompt = prompts_of(checkpoint, crop, max_tokens)[piece].prompt
+        prompt = [*prompts_of(checkpoint, crop, max_tokens)][piece].prompt
         logits = _next_logits(start(networks, [prompt], len(ids) + 1), ids)
         best = bar_mask(logits, checkpoint.diffusion.mask_id).topk(2)
         return Choice(int(best.indices[0]), float(best.values[0] - best.values[1]))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
-from PIL import Image
 
 from gravityocr.config import check_numbers
 from gravityocr.decoding import Decoded
@@ -19,8 +18,9 @@ from gravityocr.decoding.request import SequenceOptions
 from gravityocr.decoding.sampling import Sampling
 from gravityocr.document import Crop, Recognition, RegionStatus
 from gravityocr.engine.costs import is_small
-from gravityocr.engine.crop_pieces import AnyPiece, join_pieces, piece_reference, split_into_pieces, token_limit
+from gravityocr.engine.crop_pieces import AnyPiece, join_pieces, piece_reference
 from gravityocr.engine.loops import without_repeated_tail
+from gravityocr.engine.piece_prompts import prompts_of
 from gravityocr.engine.precision import Precision, check_precision, precision_of
 from gravityocr.engine.reference_text import folded
 from gravityocr.engine.scheduler import Scheduler, Ticket
@@ -28,9 +28,7 @@ from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.checkpoint import MAX_BLOCK_SIZE, Checkpoint, load_checkpoint
 from gravityocr.model.device import check_device
 from gravityocr.model.draft_head import DRAFT_HEAD_FILE, DraftHead
-from gravityocr.model.prompt import on_white
 
-MAX_ASPECT = 100
 MAX_TOKENS = 65536
 MAX_THREADS = 256
 ADAPTIVE_BLOCK_SIZE = 32
@@ -274,21 +272,16 @@ class Engine:
         return None
 
     def _prepare(self, number: int, crop: Crop, answers: list[Decoded] | None) -> Iterable[_Piece]:
-        prompts, whole = self.checkpoint.prompts, self.options.max_tokens
-        parts = split_into_pieces(crop.image, crop.task, self.checkpoint.diffusion)
-        cell_px = prompts.spec.patch_size * prompts.spec.merge_size
-        for place, part in enumerate([None] if parts is None else parts):
-            image = _pad_aspect(crop.image) if part is None else part.image
-            limit = whole if part is None else min(token_limit(part, cell_px), whole)
-            stops = self.checkpoint.stop_ids
+        for place, one in enumerate(prompts_of(self.checkpoint, crop, self.options.max_tokens)):
+            limit, stops = one.max_tokens, self.checkpoint.stop_ids
             if self.config.exact_tokens is not None:
                 limit, stops = self.config.exact_tokens, frozenset()
-            reference = tuple(answers[place].ids) if answers else self._reference(crop, part, limit)
+            reference = tuple(answers[place].ids) if answers else self._reference(crop, one.part, limit)
             options = SequenceOptions(
                 limit, stops, self.options.block_size, self._sampling(number, place),
                 self.config.log_probs, crop.task, reference, self.config.stop_strings, self._text,
             )  # fmt: skip
-            yield _Piece(number, part, Ticket(prompts.build(image, crop.task), options, self.mode))
+            yield _Piece(number, one.part, Ticket(one.prompt, options, self.mode))
 
     def _reference(self, crop: Crop, part: AnyPiece | None, limit: int) -> tuple[int, ...]:
         """Return what the crop's text layer says of a piece, as tokens, with the stop token behind it.
@@ -348,17 +341,6 @@ class Engine:
             seconds=run.seconds,
             ids=tuple(tuple(sequence.ids) for sequence in run.sequences),
         )
-
-
-def _pad_aspect(image: Image.Image) -> Image.Image:
-    """Pad the short side with white where a crop is too long and thin for the network's smallest grid."""
-    width, height = image.size
-    size = (max(width, height // MAX_ASPECT), max(height, width // MAX_ASPECT))
-    if size == image.size:
-        return image
-    padded = Image.new("RGB", size, "white")
-    padded.paste(on_white(image), (0, 0))
-    return padded
 
 
 def _up_to(texts: Sequence[str], strings: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from tests.integration.test_shipped_checkpoint import CROPS
 
 from gravityocr.benchmark.cases import load_cases
 from gravityocr.document import Box, Crop, PlacedText
-from gravityocr.engine import engine as engine_module
+from gravityocr.engine import piece_prompts
 from gravityocr.engine.engine import Engine, EngineConfig
 from gravityocr.errors import ConfigError, InputError
 
@@ -47,7 +47,7 @@ def test_a_crop_that_fails_on_the_way_leaves_the_others_alone(
     crops = [case.crop() for case in load_cases(CROPS, ("text",))]
     long = max(crops, key=lambda crop: crop.image.height)
     n_before = 0
-    original = engine_module.token_limit
+    original = piece_prompts.token_limit
 
     def fail_late(part: object, cell_px: int) -> int:
         nonlocal n_before
@@ -57,7 +57,7 @@ def test_a_crop_that_fails_on_the_way_leaves_the_others_alone(
         return original(part, cell_px)  # type: ignore[arg-type]
 
     expected = engine.recognize([crops[0]])[0]
-    monkeypatch.setattr(engine_module, "token_limit", fail_late)
+    monkeypatch.setattr(piece_prompts, "token_limit", fail_late)
     failed, good = engine.recognize([long, crops[0]])
     assert failed.status == "failed" and "broken on the way" in str(failed.error)
     assert good.ids == expected.ids
