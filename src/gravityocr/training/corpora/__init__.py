@@ -1,0 +1,1 @@
+"""Public data sets as regions: one format, converters, filters, the mixture, decontamination."""
