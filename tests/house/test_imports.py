@@ -41,7 +41,10 @@ MODULE_OF = {"pillow": "PIL", "rapid-layout": None}
 NEVER = {"cv2", "rapid_layout"}
 
 # Modules of the extras: importable only inside a function, so that the package works without them.
-OPTIONAL = {"transformers", "fontTools", "trl", "matplotlib"}
+OPTIONAL = {
+    "transformers", "fontTools", "trl", "matplotlib", "pyarrow", "accelerate", "tensorboard", "httpx",
+    "huggingface_hub",
+}  # fmt: skip
 
 
 def imported_modules(source) -> list[tuple[int, str, bool]]:

@@ -31,29 +31,35 @@ class RowTags:
     block: Tensor
 
 
-def joint_mask(tags: RowTags) -> Tensor:
-    """Return who sees whom in a packed row of joint training.
+    def __getitem__(self, where: object) -> RowTags:
+        """Return the tags of some tokens."""
+        return RowTags(self.segment[where], self.stream[where], self.index[where], self.block[where])  # type: ignore[index]
+
+
+def sees(q: RowTags, k: RowTags) -> Tensor:
+    """Return whether query tokens see key tokens in a packed row of joint training.
 
     Prefix: causal. Clean: prefix and earlier clean tokens. Corrupt block k: prefix, clean blocks before k and its own
-    block of its own stream in both directions. Padding sees itself, so that no softmax row is empty.
+    block of its own stream in both directions.
+
+    *Shapes*: those of the tags, broadcast. *Source*: section 3.
+    """
+    same_sample = (q.segment == k.segment) & (q.segment >= 0)
+    q_corrupt, k_corrupt = q.stream >= CORRUPT_A, k.stream >= CORRUPT_A
+    prefix_is_visible = (k.stream == PREFIX) & ((q.stream != PREFIX) | (k.index <= q.index))
+    clean_is_causal = (q.stream == CLEAN) & (k.stream == CLEAN) & (k.index <= q.index)
+    corrupt_sees_clean_past = q_corrupt & (k.stream == CLEAN) & (k.block < q.block)
+    corrupt_sees_own_block = q_corrupt & k_corrupt & (q.stream == k.stream) & (q.block == k.block)
+    return same_sample & (prefix_is_visible | clean_is_causal | corrupt_sees_clean_past | corrupt_sees_own_block)
+
+
+def joint_mask(tags: RowTags) -> Tensor:
+    """Return who sees whom in a packed row of joint training; every token sees itself, so no softmax row is empty.
 
     *Shapes*: [..., n, n] bool, query row by key column. *Source*: section 3.
     """
-    q_segment, k_segment = tags.segment[..., :, None], tags.segment[..., None, :]
-    q_stream, k_stream = tags.stream[..., :, None], tags.stream[..., None, :]
-    q_index, k_index = tags.index[..., :, None], tags.index[..., None, :]
-    q_block, k_block = tags.block[..., :, None], tags.block[..., None, :]
-
-    same_sample = (q_segment == k_segment) & (q_segment >= 0)
-    q_corrupt, k_corrupt = q_stream >= CORRUPT_A, k_stream >= CORRUPT_A
-    prefix_is_visible = (k_stream == PREFIX) & ((q_stream != PREFIX) | (k_index <= q_index))
-    clean_is_causal = (q_stream == CLEAN) & (k_stream == CLEAN) & (k_index <= q_index)
-    corrupt_sees_clean_past = q_corrupt & (k_stream == CLEAN) & (k_block < q_block)
-    corrupt_sees_own_block = q_corrupt & k_corrupt & (q_stream == k_stream) & (q_block == k_block)
-
-    visible = prefix_is_visible | clean_is_causal | corrupt_sees_clean_past | corrupt_sees_own_block
     itself = torch.eye(tags.segment.shape[-1], dtype=torch.bool, device=tags.segment.device)
-    return (same_sample & visible) | itself
+    return sees(tags[..., :, None], tags[..., None, :]) | itself
 
 
 def slot_mask(limits: Tensor, n_slots: int, spans: Tensor | None = None) -> Tensor:

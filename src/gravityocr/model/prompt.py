@@ -142,6 +142,12 @@ class PromptBuilder:
         pixels, grid = image_patches(image, self.spec)
         return self.from_patches(pixels, grid, task)
 
+    def n_tokens(self, width_px: int, height_px: int, task: Task = "text") -> int:
+        """Return how many tokens the prompt of a crop of this size has, without looking at the crop."""
+        cell_px = self.spec.patch_size * self.spec.merge_size
+        height, width = fit_size(height_px, width_px, self.spec)
+        return len(self._before) + (height // cell_px) * (width // cell_px) + len(self._after[task])
+
     def from_patches(self, pixels: Tensor, grid: tuple[int, int], task: Task = "text") -> Prompt:
         """Return the prompt of a crop that is already cut into patches."""
         if task not in self._after:

@@ -17,12 +17,14 @@ from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
 from gravityocr.model.draft_head import DraftHead, save_draft_head
 from gravityocr.model.prompt import token_id
 from gravityocr.training.launch import check_writable
-from gravityocr.training.losses import masked_attention, packed_hidden
+from gravityocr.training.attention import segment_attention
+from gravityocr.training.joint import RowData
+from gravityocr.training.losses import packed_hidden
 from gravityocr.training.nano import EOS_TOKEN
 from gravityocr.training.optimizer import rate_share
-from gravityocr.training.packing import PackedBatch, Sample, pack
+from gravityocr.training.packing import PackedRow, Sample, pack
 from gravityocr.training.run_config import RunConfig, TrainConfig
-from gravityocr.training.sources import StepData, SyntheticSource
+from gravityocr.training.sources import SyntheticSource
 
 LEARNING_RATE = 3e-3
 CLIP_NORM = 1.0
@@ -40,7 +42,7 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
     checkpoint = load_checkpoint(str(folder.resolve()))
     check_writable(folder, "--draft-head")
     text = checkpoint.model.config.text
-    torch.manual_seed(config.run.seed)
+    torch.manual_seed(config.train.seed)
     head = DraftHead(text.hidden_size, text.vocab_size)
     optimizer = torch.optim.AdamW(head.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
     eos_id = token_id(checkpoint.tokenizer, EOS_TOKEN)
@@ -48,10 +50,10 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
     source = SyntheticSource(config.data, checkpoint.prompts, noise, eos_id)
     record: dict[str, Any] = {}
     began, step = time.monotonic(), 0
-    while (share := _share_done(config.run, step, time.monotonic() - began)) < 1.0:
+    while (share := _share_done(config.train, step, time.monotonic() - began)) < 1.0:
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * rate_share(share, config.optimizer)
-        data = source.step([config.run.seed, step, 0], config.run.n_samples, 1.0)
+        data = source.row([config.train.seed, step, 0], config.train.n_samples, 1.0)
         loss, plain = _step(checkpoint, head, data, config)
         if not loss.isfinite():
             what = f"the loss of step {step} is not finite"
@@ -63,43 +65,41 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
         step += 1
         record = {"step": step, "elapsed_s": round(time.monotonic() - began, 1)}
         record |= {"loss": loss.item(), "loss_without_head": plain.item()}
-        if step % config.run.log_every == 0:
+        if step % config.train.log_every == 0:
             print(" ".join(f"{key}={value:.5g}" for key, value in record.items()), file=sys.stderr, flush=True)
     save_draft_head(head, folder)
     return record
 
 
 def _share_done(run: RunConfig, step: int, elapsed_s: float) -> float:
-    return elapsed_s / run.budget_s if run.budget_s is not None else step / run.n_steps
+    return elapsed_s / run.budget_s if run.budget_s is not None else step / run.steps
 
 
-def _step(checkpoint: Checkpoint, head: DraftHead, data: StepData, config: TrainConfig) -> tuple[Tensor, Tensor]:
+def _step(checkpoint: Checkpoint, head: DraftHead, data: RowData, config: TrainConfig) -> tuple[Tensor, Tensor]:
     """Return the mean loss of all mask rows with the head, and without it."""
     model = checkpoint.model
-    longest = max(sample.n_tokens for sample in data.samples)
-    batch = pack(data.samples, checkpoint.diffusion.mask_id, max(config.run.row_budget_tokens, longest))
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=config.run.bf16):
-        _, features = model.encode_images([data.samples[i].prompt for i in batch.order])
-        hidden = packed_hidden(model, batch, features, masked_attention(batch.tags)).float()
-    rows, before, last, token_before, target = mask_rows(batch, data.samples)
-    hidden = hidden.flatten(0, 1)
+    row = pack(data.samples, checkpoint.diffusion.mask_id)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=config.train.bf16):
+        _, features = model.encode_images([sample.prompt for sample in data.samples])
+        hidden = packed_hidden(model, row, features, segment_attention(row)).float()
+    rows, before, last, token_before, target = mask_rows(row, data.samples)
+    hidden = hidden[0]
     correction = head.correction(head.context(hidden[rows], hidden[before]), last, token_before)
     with torch.no_grad():
         plain = F.cross_entropy(model.logits(hidden[rows]), target)
     return F.cross_entropy(model.logits(hidden[rows] + correction), target), plain
 
 
-def mask_rows(batch: PackedBatch, samples: tuple[Sample, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def mask_rows(row: PackedRow, samples: tuple[Sample, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Find the mask rows of fully masked copies, the row before each in its draft window, and their tokens.
 
     The first mask row of a block follows its boundary, which is causal: the row of the clean stream.
-    *Shapes*: five tensors [n]: rows and rows before (in the flattened batch), the two tokens before, the target.
+    *Shapes*: five tensors [n]: rows and rows before, the two tokens before, the target.
     """
-    width = batch.ids.shape[1]
     parts = []
-    for number, place in zip(batch.order, batch.places, strict=True):
-        response, block = samples[number].response, samples[number].corruption.block
-        clean, masked = (place.row * width + start for start in place.streams[:2])
+    for sample, place in zip(samples, row.places, strict=True):
+        response, block = sample.response, sample.corruption.block
+        clean, masked = place.streams[:2]
         at = torch.arange(1, response.numel() - 1)
         opens = block[at] != block[at - 1]
         before = torch.where(opens, clean + at - 1, masked + at - 1)

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gravityocr.config import check_numbers
-from gravityocr.model.attention import attention
-from gravityocr.model.masks import joint_mask
-from gravityocr.training.packing import PackedBatch
+from gravityocr.model.text import Attend
+from gravityocr.training.attention import Segment, segments_of
+from gravityocr.training.packing import PackedRow
 
 MAX_GLYPHS = 3
 CLOSING = frozenset(["}", "}}", "}{", "}}{", "</td>", "</tr>", "</td></tr>", "\\end{array}", "\\\\ ", "&"])
@@ -26,12 +26,17 @@ PERIODS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 @dataclass(frozen=True)
 class GlyphConfig:
-    """Weights of the auxiliary losses, relative to the joint loss; 0 switches one off."""
+    """Weights of the auxiliary losses, relative to the joint loss; 0 switches one off. The paper has none of them."""
 
-    glyph_weight: float = 0.7
-    index_weight: float = 0.35
-    guide_weight: float = 0.3
+    glyph_weight: float = 0.0
+    index_weight: float = 0.0
+    guide_weight: float = 0.0
     guide_layers: tuple[int, ...] = (1, 2)
+
+    @property
+    def any(self) -> bool:
+        """Whether any of the losses counts."""
+        return max(self.glyph_weight, self.index_weight, self.guide_weight) > 0
 
     def __post_init__(self) -> None:
         weight = (0.0, 1e6)
@@ -122,45 +127,60 @@ class GlyphHeads(nn.Module):
 
 
 class GuidedAttention:
-    """The dense-mask `attend` of joint training that also collects the guide loss.
+    """An `attend` of joint training that also collects the guide loss.
 
     The first head of each guided layer is drawn to the true cell: the loss is its mean negative log-attention there.
     """
 
-    def __init__(self, batch: PackedBatch, truths: Sequence[GlyphTruth], layers: Sequence[int]) -> None:
-        self.mask = joint_mask(batch.tags)[:, None]
+    def __init__(self, row: PackedRow, truths: Sequence[GlyphTruth], layers: Sequence[int], inner: Attend) -> None:
         self.layers = set(layers)
-        self.rows, self.columns, self.cells = _guide_targets(batch, truths)
+        self.inner = inner
+        self.guides = _guides(row, truths)
         self.losses: list[Tensor] = []
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attend, and record the guide loss where the layer is guided."""
-        if layer in self.layers and self.rows.numel():
-            # Autocast multiplies in bf16 whatever it is given, so the product is what has to become fp32.
-            scores = (q[:, 0] @ k[:, 0].transpose(-1, -2)).float() * q.shape[-1] ** -0.5
-            scores = scores.masked_fill(~self.mask[:, 0], float("-inf"))
-            picked = scores[self.rows, self.columns].log_softmax(-1)
-            self.losses.append(-picked.gather(1, self.cells[:, None]).mean())
-        return attention(q, k, v, self.mask)
+        if layer in self.layers and self.guides:
+            sums = [guide.loss_sum(q, k) for guide in self.guides]
+            self.losses.append(torch.stack(sums).sum() / sum(guide.rows.numel() for guide in self.guides))
+        return self.inner(layer, q, k, v)
 
     def loss(self) -> Tensor:
         """Return the mean guide loss over the guided layers."""
-        return torch.stack(self.losses).mean() if self.losses else torch.zeros((), device=self.mask.device)
+        return torch.stack(self.losses).mean() if self.losses else torch.zeros(())
 
 
-def _guide_targets(batch: PackedBatch, truths: Sequence[GlyphTruth]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (row, column of the predicting row, column of the true cell) of every guided prediction."""
-    rows, columns, cells = [], [], []
-    for sample, place in zip(batch.order, batch.places, strict=True):
-        cell = truths[sample].cell
-        known = (cell >= 0).nonzero()[:, 0]
-        first_cell = place.prefix + int(batch.is_image[place.row, place.prefix :].int().argmax())
+@dataclass(frozen=True)
+class _Guide:
+    """The guided predictions of one segment: the rows that predict, what they see, and the cells they shall look at.
+
+    *Shapes*: rows [m] within the row, mask [m, n] and cells [m] within the segment of n tokens.
+    """
+
+    segment: Segment
+    rows: Tensor
+    mask: Tensor
+    cells: Tensor
+
+    def loss_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        # Autocast multiplies in bf16 whatever it is given, so the product is what has to become fp32.
+        queries, keys = q[0, 0].index_select(0, self.rows), k[0, 0, self.segment.start : self.segment.end]
+        scores = (queries @ keys.T).float() * q.shape[-1] ** -0.5
+        attention = scores.masked_fill(~self.mask, float("-inf")).log_softmax(-1)
+        return -attention.gather(1, self.cells[:, None]).sum()
+
+
+def _guides(row: PackedRow, truths: Sequence[GlyphTruth]) -> list[_Guide]:
+    guides = []
+    for segment, place, truth in zip(segments_of(row), row.places, truths, strict=True):
+        known = (truth.cell >= 0).nonzero()[:, 0]
+        if not known.numel():
+            continue
+        first_cell = int(row.is_image[0, place.prefix : place.end].int().argmax())
         last_prefix = place.streams[0] - 1
-        for column in place.streams:
-            # Token i is predicted by row i - 1 of the stream, token 0 by the last prefix row.
-            predicting = torch.where(known > 0, column + known - 1, last_prefix)
-            rows.append(torch.full_like(known, place.row))
-            columns.append(predicting)
-            cells.append(first_cell + cell[known])
-    device = batch.ids.device
-    return torch.cat(rows).to(device), torch.cat(columns).to(device), torch.cat(cells).to(device)
+        # Token i is predicted by row i - 1 of the stream, token 0 by the last prefix row.
+        predicting = [torch.where(known > 0, column + known - 1, last_prefix) for column in place.streams]
+        rows = torch.cat(predicting).to(row.ids.device)
+        cells = (first_cell + truth.cell[known]).repeat(len(place.streams)).to(row.ids.device)
+        guides.append(_Guide(segment, rows, segment.mask[rows - place.prefix], cells))
+    return guides

@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 import difflib
+import os
+import socket
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import multiprocessing
 
 from gravityocr.config import dump_config, load_config
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.device import check_device
 from gravityocr.training.run_config import TrainConfig
+from gravityocr.training.run_log import read_records
+from gravityocr.training.setup import new_setup
 from gravityocr.training.trainer import Trainer
 from gravityocr.training.validation import held_out_crops
 
 
-def run_training(config: TrainConfig) -> Path:
-    """Train to the end and return the folder of the checkpoint.
+def run_training(config: TrainConfig) -> dict[str, Any] | None:
+    """Train to the end and return the last figures, with the folder of the checkpoint as `checkpoint`.
 
-    Processes average their gradients with gloo: on a CPU, two single-threaded processes beat one of two threads.
+    Of several processes only the first one returns them.
+
+    Under accelerate launch or torchrun this is one of the processes that they started. Else `train.n_processes` are
+    started here: on a CPU, two single-threaded processes beat one of two threads.
     """
-    check_device(config.run.device)
-    # Missing data, a folder that cannot be written and a broken state are told before any process starts.
+    run = config.train
+    check_device(run.device)
+    # Missing data, a folder that cannot be written and a broken base are told before any process starts.
     held_out_crops(config.data, config.validation)
-    check_writable(Path(config.run.folder), "run.folder")
-    trainer = Trainer(config)
-    n_processes = config.run.n_processes
-    if n_processes == 1:
-        trainer.train()
+    check_writable(Path(run.folder), "train.folder")
+    launched = "LOCAL_RANK" in os.environ
+    if launched or run.n_processes == 1:
+        trainer = Trainer(config)
+        figures = trainer.train()
+        if trainer.parallel.rank != 0:
+            return None
     else:
-        del trainer
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                multiprocessing.spawn(_worker, (config, f"file://{folder}/rendezvous"), nprocs=n_processes)
-            except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
-                last = str(error).strip().splitlines()[-1]
-                raise GravityOCRError(f"a training process failed: {last}") from error
-    return Path(config.run.folder) / "checkpoint"
+        new_setup(config)
+        try:
+            multiprocessing.spawn(_worker, (config, _free_port()), nprocs=run.n_processes)
+        except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
+            last = str(error).strip().splitlines()[-1]
+            raise GravityOCRError(f"a training process failed: {last}") from error
+        figures = read_records(Path(run.folder))[-1]
+    return {**figures, "checkpoint": str(Path(run.folder) / "checkpoint")}
 
 
 def check_writable(folder: Path, setting: str) -> None:
@@ -60,21 +70,33 @@ def changed_settings(config: TrainConfig) -> list[str]:
 
     *Raises*: ConfigError where the network differs: its weights would not fit.
     """
-    file = Path(config.run.folder) / "config.toml"
+    file = Path(config.train.folder) / "config.toml"
     if not file.is_file():
         return []
     before = load_config(TrainConfig, file)
-    if before.network != config.network:
-        raise ConfigError(f"{file} has another network; choose another run.folder, or remove that one")
+    if (before.network, before.train.base) != (config.network, config.train.base):
+        raise ConfigError(f"{file} has another network; choose another train.folder, or remove that one")
     old, new = (dump_config(one).splitlines() for one in (before, config))
     changes = difflib.unified_diff(old, new, lineterm="", n=0)
     return [line for line in changes if line[:1] in "+-" and line[1:2].isalpha()]
 
 
-def _worker(rank: int, config: TrainConfig, rendezvous: str) -> None:
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _worker(rank: int, config: TrainConfig, port: int) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rendezvous, rank=rank, world_size=config.run.n_processes)
+    n_processes = config.train.n_processes
+    # The names that torch.distributed and accelerate look for, as torchrun would set them.
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(n_processes), LOCAL_WORLD_SIZE=str(n_processes),
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+    )  # fmt: skip
+    trainer = Trainer(config)
     try:
-        Trainer(config, rank).train()
+        trainer.train()
     finally:
-        dist.destroy_process_group()
+        trainer.parallel.close()

@@ -17,13 +17,25 @@ class NoiseConfig:
 
     `mask_schedule`: `uniform` draws one rate per block, `all` masks everything, `mixed` takes `all` for a share
     `all_share` of the samples and `uniform` for the others. `random_offset` lets the first block be shorter, so that
-    blocks start anywhere, as draft windows do (ours). *Source*: section 3.
+    blocks start anywhere, as draft windows do (ours). `eos_fill` appends a whole block of EOS tokens to a response,
+    else a single one. *Source*: section 3.
     """
 
     block_size: int = 32
     mask_schedule: Literal["uniform", "all", "mixed"] = "uniform"
     all_share: float = 0.5
     random_offset: bool = False
+    eos_fill: bool = True
+
+    @property
+    def n_eos(self) -> int:
+        """How many EOS tokens are appended to a response."""
+        return self.block_size if self.eos_fill else 1
+
+    @property
+    def n_corrupt(self) -> int:
+        """How many corrupted copies of a response there are at most."""
+        return 1 if self.mask_schedule == "all" else 2
 
     def __post_init__(self) -> None:
         check_numbers(self, "noise.", block_size=(1, 256), all_share=(0.0, 1.0))

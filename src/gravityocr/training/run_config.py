@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from gravityocr.config import check_numbers
 from gravityocr.document import Task
 from gravityocr.errors import ConfigError
 from gravityocr.model.device import DEVICE
 from gravityocr.model.ocr_model import OcrConfig
+from gravityocr.training.attention import AttentionKind
 from gravityocr.training.glyphs import GlyphConfig
 from gravityocr.training.losses import LossConfig
 from gravityocr.training.nano import NETWORK
 from gravityocr.training.noise import NoiseConfig
-from gravityocr.training.optimizer import OptimizerConfig
+from gravityocr.training.optimizer import OptimizerConfig, Part
+from gravityocr.training.row_plan import PackingConfig
 from gravityocr.training.sources import DataConfig
 from gravityocr.training.validation import ValidationConfig
 
@@ -22,53 +25,74 @@ from gravityocr.training.validation import ValidationConfig
 class RunConfig:
     """Length, size and place of a run.
 
-    The run ends after `n_steps`, or after `budget_s` of training time if that is set (the schedule then follows the
-    time, and resuming goes on where the time stopped). `start_from` is the folder of a run, or a checkpoint, whose
-    weights begin this one. Validation and export take the running mean of the weights where `ema`, its decay per step,
-    is above 0. The checkpoint names `export_block_size` (None is the trained one) as its `bd_size`, and claims `tasks`.
-    *Units*: `row_budget_tokens` forward tokens a packed row, or the longest sample's where that is more. Samples over
-    `size_ratio` times as long as others of a step are packed apart: where attention is dense, short rows are cheap.
+    The run ends after `steps`, or after `budget_s` of training time if that is set (the schedule then follows the
+    time, and resuming goes on where the time stopped). A step is `accumulation` packed rows in each process; with
+    `data.pool` these are planned rows, else each row holds `n_samples` synthetic samples.
+
+    `base` names the checkpoint that is adapted: network, tokenizer and image settings are its own. Without it the
+    network is new, and `start_from` (the folder of a run, or a checkpoint) may give it weights. `freeze` names parts
+    that stay as they are. `attention` is `auto`: FlexAttention on a GPU, segment by segment on a CPU. Validation and
+    export take the running mean of the weights where `ema`, its decay per step, is above 0. The checkpoint names
+    `export_block_size` (None is the trained one) as its `bd_size`, and claims `tasks`.
     """
 
     folder: str = "runs/nano"
     seed: int = 0
-    n_steps: int = 1000
+    steps: int = 1000
     budget_s: float | None = None
     n_processes: int = 1
     n_workers: int = 0
-    n_samples: int = 16
-    row_budget_tokens: int = 10240
-    size_ratio: float = 1e9
-    vision_only: float = 0.0
+    base: str | None = None
     start_from: str | None = None
+    n_samples: int = 16
+    accumulation: int = 1
+    attention: Literal["auto", "dense", "segments", "flex"] = "auto"
+    activation_checkpointing: bool = False
+    freeze: tuple[Part, ...] = ()
+    vision_only: float = 0.0
     ema: float = 0.0
     device: str = "cpu"
     bf16: bool = True
+    tensorboard: bool = False
     log_every: int = 20
     save_every_s: float = 120.0
     validate_every_s: float = 600.0
+    validate_every: int | None = None
     export_block_size: int | None = None
     tasks: tuple[Task, ...] = ("text",)
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "run.", optional=("budget_s", "export_block_size"), seed=(0, 2**63 - 1), n_steps=(1, 10**9),
-            budget_s=(1e-3, 1e9), n_processes=(1, 256), n_workers=(0, 256), n_samples=(1, 10**6),
-            row_budget_tokens=(1, 10**7), size_ratio=(1.0, 1e9), vision_only=(0.0, 1.0), ema=(0.0, 0.999999),
-            log_every=(1, 10**9), save_every_s=(0.0, 1e9), validate_every_s=(0.0, 1e9), export_block_size=(1, 256),
+            self, "train.", optional=("budget_s", "export_block_size", "validate_every"), seed=(0, 2**63 - 1),
+            steps=(1, 10**9), budget_s=(1e-3, 1e9), n_processes=(1, 256), n_workers=(0, 256), n_samples=(1, 10**6),
+            accumulation=(1, 10**6), vision_only=(0.0, 1.0), ema=(0.0, 0.999999), log_every=(1, 10**9),
+            save_every_s=(0.0, 1e9), validate_every_s=(0.0, 1e9), validate_every=(1, 10**9),
+            export_block_size=(1, 256),
         )  # fmt: skip
         if not self.folder:
-            raise ConfigError("run.folder is empty; name the folder that the run writes to")
+            raise ConfigError("train.folder is empty; name the folder that the run writes to")
         if not DEVICE.fullmatch(self.device):
-            raise ConfigError(f"run.device is {self.device!r}; choose cpu or cuda")
+            raise ConfigError(f"train.device is {self.device!r}; choose cpu or cuda")
+        if self.base is not None and self.start_from is not None:
+            raise ConfigError("train.base and train.start_from exclude each other; keep base to adapt a checkpoint")
+        if len(set(self.freeze)) == len(get_args(Part)):
+            raise ConfigError("train.freeze names all parts; leave one to be trained")
+
+    @property
+    def attention_kind(self) -> AttentionKind:
+        """Return the way to attend, `auto` being resolved for the device."""
+        if self.attention != "auto":
+            return self.attention
+        return "segments" if self.device == "cpu" else "flex"
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Everything that decides a training run."""
+    """Everything that decides a training run; `network` counts only where there is no `train.base`."""
 
-    run: RunConfig = field(default_factory=RunConfig)
+    train: RunConfig = field(default_factory=RunConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    packing: PackingConfig = field(default_factory=PackingConfig)
     network: OcrConfig = field(default_factory=lambda: NETWORK)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     loss: LossConfig = field(default_factory=LossConfig)
@@ -78,9 +102,17 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         n_layers = self.network.text.num_hidden_layers
-        if any(not 0 <= layer < n_layers for layer in self.glyphs.guide_layers):
-            layers = self.glyphs.guide_layers
+        layers = self.glyphs.guide_layers
+        if self.train.base is None and any(not 0 <= layer < n_layers for layer in layers):
             raise ConfigError(f"glyphs.guide_layers {layers}: the network has layers 0 to {n_layers - 1}")
+        if self.glyphs.any and self.data.pool is not None:
+            raise ConfigError("glyphs: regions of data.pool have no places of glyphs; set all its weights to 0")
+        if self.glyphs.guide_weight and self.train.activation_checkpointing:
+            raise ConfigError("glyphs.guide_weight does not go with train.activation_checkpointing; set one of them off")
+        if self.glyphs.guide_weight and self.train.attention_kind == "flex":
+            raise ConfigError("glyphs.guide_weight needs the scores; set train.attention to segments or dense")
+        if self.train.vision_only and not self.glyphs.glyph_weight:
+            raise ConfigError("train.vision_only trains on glyphs alone; set glyphs.glyph_weight above 0, or it to 0")
 
 
 @dataclass
@@ -89,6 +121,8 @@ class Progress:
 
     step: int = 0
     n_samples: int = 0
+    n_tokens: int = 0
+    n_skipped: int = 0
     elapsed_s: float = 0.0
     glyph_accuracy: float = 0.0
     ramp_start: int = -1

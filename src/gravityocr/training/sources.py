@@ -1,11 +1,13 @@
-"""Endless, seeded streams of training samples: sample i of step s is the same on every run."""
+"""Where training rows come from: the protocol, and the endless, seeded stream of synthetic crops."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.prompt import Prompt, PromptBuilder, token_id
 from gravityocr.training.glyphs import GlyphTruth, glyph_truth, neighbouring_cells
+from gravityocr.training.joint import RowData
 from gravityocr.training.noise import NoiseConfig, corrupt
 from gravityocr.training.packing import Sample, fill_response
 from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
@@ -39,13 +42,15 @@ class ShardShare:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the fonts, the corpus and the shards lie, and how fast crops become difficult.
+    """Where the samples come from: a pool of regions, or synthetic crops.
 
-    What the shares of `shards` leave are text crops, drawn on the fly. Difficulty rises from 0 to 1 over
+    `pool` is a folder that `gravityocr data pool` wrote (`sample` is the shipped one). Without it crops are drawn:
+    `folder` holds the fonts, the corpus and the shards; the rest says how fast crops become difficult. What the shares of `shards` leave are text crops, drawn on the fly. Difficulty rises from 0 to 1 over
     `n_ramp_samples`, beginning when the glyph accuracy passes `ramp_from`. Samples with a longer target than
     `max_target_tokens` are left out.
     """
 
+    pool: str | None = None
     folder: str = "data"
     ramp_from: float = 0.65
     n_ramp_samples: int = 12000
@@ -63,18 +68,29 @@ class DataConfig:
             raise ConfigError(f"data.shards: the shares {shares} must not exceed 1 together")
 
 
-@dataclass(frozen=True)
-class StepData:
-    """The samples of one step of one process, and where their glyphs lie."""
+class RowSource(Protocol):
+    """What a trainer draws rows from. A ticket names the rows of one step in one process; it is small and picklable."""
 
-    samples: tuple[Sample, ...]
-    truths: tuple[GlyphTruth, ...]
+    def tickets(self, first_step: int, rank: int, world: int, accumulation: int) -> Iterator[Any]:
+        """Return the tickets of a process from a step on, without end."""
+        ...
+
+    def rows(self, ticket: Any) -> tuple[RowData, ...]:
+        """Return the rows of a ticket, a function of the ticket and the source's difficulty alone."""
+        ...
+
+    def set_difficulty(self, difficulty: float) -> None:
+        """Make the next samples that difficult, where samples are drawn."""
+        ...
 
 
 class SyntheticSource:
     """Draw, tokenize and corrupt synthetic crops."""
 
-    def __init__(self, config: DataConfig, prompts: PromptBuilder, noise: NoiseConfig, eos_id: int) -> None:
+    def __init__(
+        self, config: DataConfig, prompts: PromptBuilder, noise: NoiseConfig, eos_id: int, seed: int = 0,
+        n_samples: int = 16,
+    ) -> None:  # fmt: skip
         """Load the fonts, the corpus and the shards.
 
         *Raises*: InputError where they are missing, broken or empty; ConfigError where a shard holds tokens that the
@@ -89,6 +105,22 @@ class SyntheticSource:
         self.prompts = prompts
         self.noise = noise
         self.eos_id = eos_id
+        self.seed, self.n_samples = seed, n_samples
+        # Shared, so that loader workers see it rise.
+        self.difficulty = torch.zeros(()).share_memory_()
+
+    def tickets(self, first_step: int, rank: int, world: int, accumulation: int) -> Iterator[tuple[tuple[int, int], ...]]:
+        """Return the step and the number of each row of a process."""
+        for step in count(first_step):
+            yield tuple((step, rank + world * micro) for micro in range(accumulation))
+
+    def rows(self, ticket: tuple[tuple[int, int], ...]) -> tuple[RowData, ...]:
+        """Draw the rows of a ticket."""
+        return tuple(self.row([self.seed, *place], self.n_samples, float(self.difficulty)) for place in ticket)
+
+    def set_difficulty(self, difficulty: float) -> None:
+        """Make the next crops that difficult."""
+        self.difficulty.fill_(difficulty)
 
     def draw(self, seed: Sequence[int], difficulty: float) -> RenderedSample:
         """Return one crop.
@@ -118,7 +150,7 @@ class SyntheticSource:
         what = f"{folder} holds hardly any crop that fits a piece"
         raise ConfigError(f"data.shards: {what}; raise data.max_target_tokens; gravityocr data stats tells more")
 
-    def step(self, seed: Sequence[int], n_samples: int, difficulty: float) -> StepData:
+    def row(self, seed: Sequence[int], n_samples: int, difficulty: float) -> RowData:
         """Return `n_samples` samples, a function of `seed` and `difficulty` alone."""
         generator = torch.Generator().manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1)[0]))
         samples, truths = [], []
@@ -126,11 +158,12 @@ class SyntheticSource:
             crop = self.draw([*seed, i], difficulty)
             prompt = self.prompts.build(Image.fromarray(crop.image), crop.task)
             ids = encode_tokens(self.prompts.tokenizer, crop.tokens)
-            response, n_supervised = fill_response(ids, self.eos_id, self.noise.block_size)
+            response, n_supervised = fill_response(ids, self.eos_id, self.noise.n_eos)
             corruption = corrupt(response.numel(), self.noise, generator)
-            samples.append(Sample(prompt, response, n_supervised, corruption))
+            name = f"{crop.source}, {' '.join(map(str, [*seed, i]))}"
+            samples.append(Sample(prompt, response, n_supervised, corruption, name))
             truths.append(self._truth(crop, ids, prompt))
-        return StepData(tuple(samples), tuple(truths))
+        return RowData(tuple(samples), tuple(truths))
 
     def _truth(self, crop: RenderedSample, ids: list[int], prompt: Prompt) -> GlyphTruth:
         spec = self.prompts.spec

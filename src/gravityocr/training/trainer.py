@@ -1,318 +1,268 @@
 """Joint training: rows in, checkpoint out; resumable to the same bits (with loader workers, but for the ramp's lag).
 
-A step: (1) every process draws its samples, (2) the vision tower encodes all crops in one call, (3) the decoder runs
-the packed rows under the dense mask, (4) losses are formed and gradients averaged over the processes, (5) the
-optimisers step. Every process weighs the same, whatever its number of targets.
+A step: (1) every process takes its rows, (2) all processes count the targets of the step, (3) row by row, the vision
+tower encodes all crops in one call and the decoder runs the packed row, (4) the losses, scaled by the counts of the
+whole step, add up their gradients, (5) the optimisers step. So the loss of a step is a mean over its targets, however
+many rows and processes they are spread over.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from gravityocr.config import dump_config
 from gravityocr.errors import CheckpointError
-from gravityocr.model.checkpoint import MASK_TOKEN, BlockDiffusion
-from gravityocr.model.formula_pieces import FormulaPieceSpec
-from gravityocr.model.ocr_model import OcrModel
-from gravityocr.model.pieces import PieceSpec
-from gravityocr.model.prompt import PromptBuilder, token_id
-from gravityocr.model.table_pieces import TablePieceSpec
-from gravityocr.training.export import export_checkpoint
-from gravityocr.training.glyphs import GlyphHeads, GuidedAttention
-from gravityocr.training.losses import JointLoss, joint_loss, masked_attention, packed_hidden
-from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, MARKUP_TOKENS, build_tokenizer, new_network
-from gravityocr.training.optimizer import build_optimizers, clip_gradients, rate_share, set_rates
-from gravityocr.training.packing import pack
+from gravityocr.training.joint import JointModule, RowData, SkippedSample, checkpoint_activations
+from gravityocr.training.losses import TargetScale, target_scale
+from gravityocr.training.optimizer import build_optimizers, freeze, rate_share, set_rates
+from gravityocr.training.parallel import Parallel
 from gravityocr.training.run_config import Progress, TrainConfig
-from gravityocr.training.sources import StepData, SyntheticSource
-from gravityocr.training.synthetic.charset import CHARSET
+from gravityocr.training.run_log import RunLog
+from gravityocr.training.setup import NetworkSetup, build_source, new_setup
+from gravityocr.training.sources import RowSource
+from gravityocr.training.state import load_state, save_state
 from gravityocr.training.validation import validate
-from gravityocr.training.warm_start import STATE_ERRORS, start_from
+from gravityocr.training.warm_start import start_from
 from gravityocr.training.weight_average import WeightAverage
 
 MAX_STEP_S = 60.0
+MAX_LOST_STEPS = 20
+"""Steps in a row whose gradient is not finite, after which a run gives up."""
 
 
-@dataclass(frozen=True)
-class _PackLoss:
-    """The losses of samples that were packed together, and their share of the step's samples."""
+class _StepDataset(Dataset[tuple[RowData, ...]]):
+    """The rows of a ticket as its item, so that loader workers decode ahead."""
 
-    joint: JointLoss
-    auxiliary: Tensor
-    share: float
-    record: dict[str, Any]
+    def __init__(self, source: RowSource) -> None:
+        self.source = source
 
-
-class _StepDataset(Dataset[StepData]):
-    """Step s as item s, so that loader workers render ahead."""
-
-    def __init__(self, trainer: Trainer, difficulty: Tensor) -> None:
-        self.trainer, self.difficulty = trainer, difficulty
-
-    def __getitem__(self, step: int) -> StepData:
-        trainer = self.trainer
-        seed = [trainer.config.run.seed, step, trainer.rank]
-        return trainer.source.step(seed, trainer.config.run.n_samples, float(self.difficulty))
+    def __getitem__(self, ticket: Any) -> tuple[RowData, ...]:
+        return self.source.rows(ticket)
 
 
 class Trainer:
     """One process of a training run."""
 
-    def __init__(self, config: TrainConfig, rank: int = 0) -> None:
-        self.config, self.rank = config, rank
-        self.folder = Path(config.run.folder)
-        self.tokenizer = build_tokenizer(CHARSET, MARKUP_TOKENS)
-        self.eos_id = token_id(self.tokenizer, EOS_TOKEN)
-        self.mask_id = token_id(self.tokenizer, MASK_TOKEN)
-        self.prompts = PromptBuilder(self.tokenizer, IMAGE_SPEC)
-        self.source = SyntheticSource(config.data, self.prompts, config.noise, self.eos_id)
-        self.device = torch.device(config.run.device)
-        self.model: OcrModel = new_network(config.run.seed, config.network).to(self.device)
-        width = config.network.text.hidden_size
-        self.heads = GlyphHeads(width, config.network.text.vocab_size, self.eos_id).to(self.device)
-        self.optimizers = build_optimizers(self.model, self.heads, config.optimizer)
-        self.parameters = [*self.model.parameters(), *self.heads.parameters()]
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        run = config.train
+        self.folder = Path(run.folder)
+        self.parallel = Parallel(run)
+        self.setup: NetworkSetup = new_setup(config)
+        self.model = self.setup.model.to(self.parallel.device)
+        freeze(self.model, run.freeze)
+        if run.activation_checkpointing:
+            checkpoint_activations(self.model)
+        heads = self.setup.heads.to(self.parallel.device) if self.setup.heads is not None else None
+        if run.start_from is not None and not (self.folder / "state.pt").exists():
+            start_from(run.start_from, self.model, heads, self.setup.tokenizer)
+        self.module = JointModule(
+            self.model, heads, config.glyphs, self.setup.mask_id, run.attention_kind, run.bf16
+        ).train()
+        self.optimizers = build_optimizers(self.model, heads, config.optimizer)
         self.progress = Progress()
-        self._clock = time.monotonic()
-        if config.run.start_from is not None and not (self.folder / "state.pt").exists():
-            start_from(config.run.start_from, self.model, self.heads, self.tokenizer)
         # Weights are the same in all processes, so one of them keeps the mean.
-        self.ema = WeightAverage(self.model, config.run.ema) if config.run.ema and rank == 0 else None
-        self._load_state()
+        self.ema = WeightAverage(self.model, run.ema) if run.ema and self.parallel.rank == 0 else None
+        self.parallel.prepare(self.module, self.optimizers)
+        load_state(self)
+        self.source = build_source(config, self.setup, self.parallel)
+        self.log = RunLog(self.folder, run.tensorboard) if self.parallel.rank == 0 else None
+        self._clock = time.monotonic()
+        self._n_lost = 0
 
     @property
     def share_done(self) -> float:
         """How much of the run is done, 0..1."""
-        run = self.config.run
+        run = self.config.train
         if run.budget_s is not None:
             return min(1.0, self.progress.elapsed_s / run.budget_s)
-        return min(1.0, self.progress.step / run.n_steps)
+        return min(1.0, self.progress.step / run.steps)
 
-    def train(self) -> None:
-        """Run to the end, saving and validating on the way."""
-        run = self.config.run
-        if self.rank == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
+    def train(self) -> dict[str, Any]:
+        """Run to the end, saving and validating on the way; return the last figures."""
+        run, progress = self.config.train, self.progress
+        if self.log:
             (self.folder / "config.toml").write_text(dump_config(self.config), encoding="utf-8")
-        difficulty = torch.zeros(()).share_memory_()
-        difficulty.fill_(self.progress.difficulty(self.config.data))
-        saved = validated = self.progress.elapsed_s
+            if progress.step == 0:
+                self.log.skip(0, self.setup.skipped)
+        self.source.set_difficulty(progress.difficulty(self.config.data))
+        saved = validated = progress.elapsed_s
+        began, n_first, tokens_first = progress.elapsed_s, progress.step, progress.n_tokens
+        record: dict[str, Any] = {}
         self._clock = time.monotonic()
-        for data in self._batches(difficulty):
+        for rows in self._steps():
             if self.share_done >= 1.0:
                 break
-            record = self._timed_step(data)
-            difficulty.fill_(self.progress.difficulty(self.config.data))
-            if self.rank != 0:
-                continue
-            if self.progress.step % run.log_every == 0:
-                self.log(record)
-            if self.progress.elapsed_s - saved > run.save_every_s:
-                self.save_state()
-                saved = self.progress.elapsed_s
-            if self.progress.elapsed_s - validated > run.validate_every_s:
-                self.log(self.validate())
-                validated = self.progress.elapsed_s
-        if self.rank == 0:
-            self.save_state()
-            self.log(self.validate())
-            self.export(self.folder / "checkpoint")
+            record = self._timed_step(rows)
+            self.source.set_difficulty(progress.difficulty(self.config.data))
+            if progress.step % run.log_every == 0:
+                self.write(record, self._eta_s(began, n_first))
+            if progress.elapsed_s - saved > run.save_every_s:
+                save_state(self)
+                saved = progress.elapsed_s
+            due = progress.elapsed_s - validated > run.validate_every_s
+            if due or (run.validate_every is not None and progress.step % run.validate_every == 0):
+                self.write(self.validate())
+                validated = progress.elapsed_s
+        save_state(self)
+        figures = self.validate()
+        self.write(figures)
+        if self.log:
+            self.setup.export(self.folder / "checkpoint", self.model, self.config, self._averaged())
+            self.log.close()
+        self.parallel.wait()
+        rate = (progress.n_tokens - tokens_first) / max(1e-9, progress.elapsed_s - began)
+        return {**record, **figures, "tokens_per_s": round(rate, 1)}
 
-    def _batches(self, difficulty: Tensor) -> Iterator[StepData]:
-        dataset = _StepDataset(self, difficulty)
-        workers = self.config.run.n_workers
-        steps = range(self.progress.step, 10**9)
-        if workers == 0:
-            return (dataset[step] for step in steps)
+    def _eta_s(self, began_s: float, first_step: int) -> float | None:
+        run, progress = self.config.train, self.progress
+        if run.budget_s is not None:
+            return max(0.0, run.budget_s - progress.elapsed_s)
+        per_step = (progress.elapsed_s - began_s) / max(1, progress.step - first_step)
+        return per_step * (run.steps - progress.step)
+
+    def _steps(self) -> Iterator[tuple[RowData, ...]]:
+        run, parallel = self.config.train, self.parallel
+        tickets = self.source.tickets(self.progress.step, parallel.rank, parallel.world, run.accumulation)
+        dataset = _StepDataset(self.source)
+        if run.n_workers == 0:
+            return (dataset[ticket] for ticket in tickets)
         loader = DataLoader(
-            dataset, sampler=steps, batch_size=None, num_workers=workers, prefetch_factor=4, persistent_workers=True
-        )
+            dataset, sampler=tickets, batch_size=None, num_workers=run.n_workers, prefetch_factor=4,
+            persistent_workers=True,
+        )  # fmt: skip
         return iter(loader)
 
-    def _timed_step(self, data: StepData) -> dict[str, Any]:
-        set_rates(self.optimizers, rate_share(self.share_done, self.config.optimizer))
-        record = self.step(data)
+    def _timed_step(self, rows: Sequence[RowData]) -> dict[str, Any]:
+        set_rates(self.parallel.optimizers, rate_share(self.share_done, self.config.optimizer))
+        record = self.step(rows)
         now = time.monotonic()
         # Rendering counts, a pause of the process does not.
         spent = min(now - self._clock, MAX_STEP_S)
         self._clock = now
-        elapsed = torch.tensor([spent, record["glyph_accuracy"]], dtype=torch.float64)
-        if dist.is_initialized():
-            # All processes must agree on time and accuracy, since both steer the schedule.
-            dist.all_reduce(elapsed)
-            elapsed /= dist.get_world_size()
+        # All processes must agree on the time, since it steers the schedule.
+        spent = self.parallel.sum([spent])[0] / self.parallel.world
         progress = self.progress
         progress.step += 1
-        progress.n_samples += len(data.samples) * self.config.run.n_processes
-        progress.elapsed_s += float(elapsed[0])
-        progress.glyph_accuracy += 0.05 * (float(elapsed[1]) - progress.glyph_accuracy)
+        progress.elapsed_s += spent
+        progress.n_samples += record["n_samples"]
+        progress.n_tokens += record["n_tokens"]
+        progress.n_skipped += record["n_skipped"]
+        if "glyph_accuracy" in record:
+            progress.glyph_accuracy += 0.05 * (record["glyph_accuracy"] - progress.glyph_accuracy)
         if progress.ramp_start < 0 and progress.glyph_accuracy > self.config.data.ramp_from:
             progress.ramp_start = progress.n_samples
-        return record
+        return {**record, "tokens_per_s": round(record["n_tokens"] / max(spent, 1e-9), 1)}
 
-    def step(self, data: StepData) -> dict[str, Any]:
+    def step(self, rows: Sequence[RowData]) -> dict[str, Any]:
         """Run one optimiser step and return what to log."""
-        vision_only = self.share_done < self.config.run.vision_only
-        use_bf16 = torch.autocast(self.device.type, torch.bfloat16) if self.config.run.bf16 else nullcontext()
-        with use_bf16:
-            loss, record = self._vision_loss(data) if vision_only else self._joint_loss(data)
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self._average_gradients()
-        record["gradient_norm"] = clip_gradients(self.parameters, self.config.optimizer.clip_norm)
-        for optimizer in self.optimizers:
-            optimizer.step()
+        parallel = self.parallel
+        targets = [_counts(row) for row in rows]
+        n_ar, n_diffusion, n_samples, n_tokens = (
+            int(value) for value in parallel.sum([sum(column) for column in zip(*targets, strict=True)])
+        )
+        scale = target_scale(n_ar, n_diffusion, self.config.loss)
+        totals: dict[str, float] = {}
+        skipped: list[SkippedSample] = []
+        for row in rows:
+            with parallel.accumulate():
+                result, row = self._forward(row, scale)
+                parallel.backward(result["loss"])
+            skipped += row.skipped
+            for name, value in result.items():
+                totals[name] = totals.get(name, 0.0) + float(value.detach())
+        gradient_norm = parallel.step(self.config.optimizer.clip_norm)
+        self._count_lost(gradient_norm)
         if self.ema:
             self.ema.update(self.model)
-        return {"loss": loss.item(), **record}
+        n_skipped = self._tell_skipped(skipped)
+        names = [*totals]
+        sums = dict(zip(names, parallel.sum([totals[name] for name in names]), strict=True))
+        n_rows = len(rows) * parallel.world
+        record = {"loss": sums.pop("loss")}
+        for name, count in (("ar", n_ar), ("diffusion", n_diffusion)):
+            if name in sums:
+                record[name] = sums.pop(name) / max(count, 1)
+        record |= {name: value / n_rows for name, value in sums.items()}
+        return {**record, "gradient_norm": gradient_norm, "n_samples": n_samples, "n_tokens": n_tokens,
+                "n_skipped": n_skipped}  # fmt: skip
 
-    def _glyph_loss(self, features: Tensor, data: StepData, order: tuple[int, ...]) -> tuple[Tensor, dict[str, Any]]:
-        glyph, index, accuracy = self.heads(features, [data.truths[i] for i in order])
-        weights = self.config.glyphs
-        record = {"glyph": glyph.item(), "index": index.item(), "glyph_accuracy": accuracy}
-        return weights.glyph_weight * glyph + weights.index_weight * index, record
+    def _forward(self, row: RowData, scale: TargetScale) -> tuple[dict[str, torch.Tensor], RowData]:
+        """Return the loss of a row; samples without a finite one are taken out of it."""
+        auxiliary_scale = 1.0 / (self.config.train.accumulation * self.parallel.world)
+        vision_only = self.share_done < self.config.train.vision_only
+        result = self.parallel.module(row, scale, auxiliary_scale, vision_only)
+        if result["loss"].isfinite():
+            return result, row
+        with torch.no_grad():
+            alone = [replace(row, samples=(one,), truths=row.truths[i : i + 1]) for i, one in enumerate(row.samples)]
+            losses = [self.module(one, scale, auxiliary_scale, vision_only)["loss"] for one in alone]
+        bad = [sample for sample, loss in zip(row.samples, losses, strict=True) if not loss.isfinite()]
+        if len(bad) == len(row.samples) and len(bad) > 1 or not bad:
+            raise CheckpointError(
+                f"step {self.progress.step}: no sample has a finite loss, so the weights are broken; go on from an "
+                f"earlier state of {self.folder}, with a lower learning rate"
+            )
+        row = row.without([SkippedSample(sample.name, "its loss is not finite") for sample in bad])
+        return self.parallel.module(row, scale, auxiliary_scale, vision_only), row
 
-    def _vision_loss(self, data: StepData) -> tuple[Tensor, dict[str, Any]]:
-        _, features = self.model.encode_images([sample.prompt for sample in data.samples])
-        return self._glyph_loss(features, data, tuple(range(len(data.samples))))
+    def _count_lost(self, gradient_norm: float) -> None:
+        finite = gradient_norm == gradient_norm and abs(gradient_norm) != float("inf")
+        self._n_lost = 0 if finite or self.parallel.sharded else self._n_lost + 1
+        if self._n_lost >= MAX_LOST_STEPS:
+            raise CheckpointError(
+                f"step {self.progress.step}: {MAX_LOST_STEPS} steps in a row had no finite gradient and were left out; "
+                f"go on from the last state of {self.folder} with a lower learning rate"
+            )
 
-    def _joint_loss(self, data: StepData) -> tuple[Tensor, dict[str, Any]]:
-        parts = [self._pack_loss(part) for part in self._parted(data)]
-        joint = parts[0].joint
-        for part in parts[1:]:
-            joint = joint + part.joint
-        loss = joint.mean(self.config.loss)
-        record = {"ar": joint.ar_sum.item() / max(joint.n_ar, 1)}
-        record["diffusion"] = joint.diffusion_sum.item() / max(joint.n_diffusion, 1)
-        for name in parts[0].record:
-            record[name] = sum(part.share * part.record[name] for part in parts)
-        return loss + sum(part.share * part.auxiliary for part in parts), record
+    def _tell_skipped(self, skipped: Sequence[SkippedSample]) -> int:
+        if self.log:
+            self.log.skip(self.progress.step, skipped)
+        elif skipped:
+            print(*(f"process {self.parallel.rank} skipped {one.name}: {one.reason}" for one in skipped), sep="\n")
+        return int(self.parallel.sum([len(skipped)])[0])
 
-    def _parted(self, data: StepData) -> list[StepData]:
-        """Part the samples into groups of similar length, which are packed apart."""
-        sizes = [sample.n_tokens for sample in data.samples]
-        groups: list[list[int]] = []
-        for i in sorted(range(len(sizes)), key=sizes.__getitem__):
-            if not groups or sizes[i] > self.config.run.size_ratio * sizes[groups[-1][0]]:
-                groups.append([])
-            groups[-1].append(i)
-        return [
-            StepData(tuple(data.samples[i] for i in group), tuple(data.truths[i] for i in group)) for group in groups
-        ]
-
-    def _pack_loss(self, data: StepData) -> _PackLoss:
-        weights = self.config.glyphs
-        longest = max(sample.n_tokens for sample in data.samples)
-        budget = max(self.config.run.row_budget_tokens, longest)
-        batch = pack(data.samples, self.mask_id, budget).to(self.device)
-        _, features = self.model.encode_images([data.samples[i].prompt for i in batch.order])
-        guided = GuidedAttention(batch, data.truths, weights.guide_layers) if weights.guide_weight else None
-        hidden = packed_hidden(self.model, batch, features, guided or masked_attention(batch.tags))
-        auxiliary, record = self._glyph_loss(features, data, batch.order)
-        if guided:
-            guide = guided.loss()
-            auxiliary = auxiliary + weights.guide_weight * guide
-            record["guide"] = guide.item()
-        share = len(data.samples) / self.config.run.n_samples
-        return _PackLoss(joint_loss(self.model, batch, hidden), auxiliary, share, record)
-
-    def _average_gradients(self) -> None:
-        if not dist.is_initialized():
-            return
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        flat = torch.cat([g.flatten() for g in gradients])
-        dist.all_reduce(flat)
-        flat /= dist.get_world_size()
-        for gradient, average in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-            gradient.copy_(average.view_as(gradient))
-
-    def log(self, record: dict[str, Any]) -> None:
-        """Append one record to the run's JSONL log."""
+    def write(self, record: dict[str, Any], eta_s: float | None = None) -> None:
+        """Append one record to the run's log."""
         progress = self.progress
-        head = {"step": progress.step, "samples": progress.n_samples, "elapsed_s": round(progress.elapsed_s, 1)}
-        head["difficulty"] = round(progress.difficulty(self.config.data), 3)
-        line = {**head, **{k: round(v, 5) if isinstance(v, float) else v for k, v in record.items()}}
-        print(" ".join(f"{key}={value}" for key, value in line.items()), file=sys.stderr, flush=True)
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        if self.log:
+            head = {"step": progress.step, "samples": progress.n_samples, "elapsed_s": round(progress.elapsed_s, 1)}
+            if self.config.data.pool is None:
+                head["difficulty"] = round(progress.difficulty(self.config.data), 3)
+            self.log.write(head, record, eta_s)
 
     def validate(self) -> dict[str, Any]:
         """Read held-out crops with the present weights."""
+        if self.parallel.rank != 0:
+            self.parallel.wait()
+            return {}
         self.model.eval()
-        config = self.config
+        config, setup = self.config, self.setup
         with self._averaged():
-            result = validate(self.model, self.prompts, config.data, config.validation, self.eos_id, self.mask_id)
+            result = validate(
+                self.model, setup.prompts, config.data, config.validation, setup.stop_ids, setup.mask_id
+            )
         self.model.train()
+        self.parallel.wait()
         return result
 
     def _averaged(self) -> AbstractContextManager[None]:
         return self.ema.applied(self.model) if self.ema else nullcontext()
 
-    def export(self, path: Path) -> None:
-        """Write the present weights as an ordinary checkpoint."""
-        noise = self.config.noise
-        diffusion = BlockDiffusion(
-            self.config.run.export_block_size or noise.block_size,
-            self.mask_id,
-            self.config.loss.ar_weight,
-            noise.mask_schedule,
-            self.config.run.tasks,
-            PieceSpec(),
-            FormulaPieceSpec() if "formula" in self.config.run.tasks else None,
-            TablePieceSpec() if "table" in self.config.run.tasks else None,
-        )
-        with self._averaged():
-            export_checkpoint(path, self.model, self.tokenizer, IMAGE_SPEC, diffusion, self.eos_id)
 
-    def save_state(self) -> None:
-        """Write the whole state, atomically."""
-        state = {
-            "model": self.model.state_dict(),
-            "heads": self.heads.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-            "progress": vars(self.progress),
-        }
-        if self.ema:
-            state["ema"] = self.ema.state_dict()
-        temporary = self.folder / "state.pt.part"
-        torch.save(state, temporary)
-        temporary.replace(self.folder / "state.pt")
-
-    def _load_state(self) -> None:
-        file = self.folder / "state.pt"
-        if not file.exists():
-            return
-        try:
-            self._take_state(torch.load(file, map_location=self.device, weights_only=True))
-        except STATE_ERRORS as error:
-            what = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise CheckpointError(
-                f"{file} is not the state of this run ({what}); remove it, or choose another run.folder"
-            ) from error
-
-    def _take_state(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.heads.load_state_dict(state["heads"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            # The state is the run's, the settings are the config's, which may have changed since.
-            kept = ("params", "lr")
-            settings = [{k: v for k, v in group.items() if k not in kept} for group in optimizer.param_groups]
-            optimizer.load_state_dict(saved)
-            for group, own in zip(optimizer.param_groups, settings, strict=True):
-                group.update(own)
-        if self.ema and "ema" in state:
-            self.ema.load_state_dict(state["ema"])
-        self.progress = Progress(**state["progress"])
+def _counts(row: RowData) -> tuple[int, int, int, int]:
+    """Return the AR targets, diffusion targets, samples and forward tokens of a row."""
+    return (
+        sum(sample.n_supervised for sample in row.samples),
+        sum(int(masked.sum()) for sample in row.samples for masked in sample.corruption.masked),
+        len(row.samples),
+        sum(sample.n_tokens for sample in row.samples),
+    )

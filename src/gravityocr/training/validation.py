@@ -13,12 +13,15 @@ from PIL import Image
 
 from gravityocr.config import check_numbers
 from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, decode_prompts
+from gravityocr.document import Task
 from gravityocr.errors import InputError
 from gravityocr.metrics.edit import ned
 from gravityocr.metrics.teds import score_teds
 from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.ocr_model import OcrModel
-from gravityocr.model.prompt import PromptBuilder
+from gravityocr.model.prompt import TASK_PROMPTS, PromptBuilder
+from gravityocr.training.corpora.region_shards import RegionFile
+from gravityocr.training.pool_index import pool_files
 from gravityocr.training.sources import DataConfig
 from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
 from gravityocr.training.synthetic.text_crops import TextCropRenderer
@@ -46,11 +49,44 @@ class ValidationConfig:
         )  # fmt: skip
 
 
-def held_out_crops(data: DataConfig, config: ValidationConfig) -> dict[str, list[RenderedSample]]:
-    """Return the validation crops by kind: text of held-out fonts and documents, and what the held-out shards hold.
+@dataclass(frozen=True)
+class HeldOutCrop:
+    """A crop that training never sees, and its target."""
 
-    *Raises*: InputError where a shard is missing or broken, holds nothing that fits, or has the name of another one.
+    image: Image.Image
+    task: Task
+    target: str
+
+
+def held_out_crops(data: DataConfig, config: ValidationConfig) -> dict[str, list[HeldOutCrop]]:
+    """Return the validation crops by kind.
+
+    With a pool: those of its validation split, by task. Else text of held-out fonts and documents, and what the
+    held-out shards hold.
+
+    *Raises*: InputError where a shard or split is missing, broken or of no use, or has the name of another one.
     """
+    if data.pool is not None:
+        return _pool_crops(data.pool, config)
+    return {
+        kind: [HeldOutCrop(Image.fromarray(one.image), one.task, one.target) for one in samples]
+        for kind, samples in _synthetic_crops(data, config).items()
+    }
+
+
+def _pool_crops(pool: str, config: ValidationConfig) -> dict[str, list[HeldOutCrop]]:
+    kinds: dict[str, list[HeldOutCrop]] = {}
+    for file in map(RegionFile, pool_files(pool, "validation")):
+        for region in file:
+            crops = kinds.setdefault(region.task, [])
+            if len(crops) < config.n_crops and region.target:
+                crops.append(HeldOutCrop(region.picture(), region.task, region.target))
+    if not any(kinds.values()):
+        raise InputError(f"data.pool {pool!r}: its validation split holds no region; make the pool again")
+    return {task: kinds[task] for task in TASK_PROMPTS if kinds.get(task)}
+
+
+def _synthetic_crops(data: DataConfig, config: ValidationConfig) -> dict[str, list[RenderedSample]]:
     renderer = TextCropRenderer(Path(data.folder), split="heldout", config=data.crops)
     lines = [renderer.sample(np.random.default_rng([config.seed, i]), config.difficulty) for i in range(config.n_crops)]
     kinds = {"text": [RenderedSample("text", crop.image, tuple(crop.text), crop.centers_px, "text") for crop in lines]}
@@ -79,24 +115,24 @@ def _varied(shard: Shard, data: DataConfig, config: ValidationConfig) -> list[Re
 
 
 @torch.inference_mode()
-def validate(model: OcrModel, prompts: PromptBuilder, data: DataConfig, config: ValidationConfig, eos_id: int,
-             mask_id: int) -> dict[str, Any]:  # fmt: skip
+def validate(model: OcrModel, prompts: PromptBuilder, data: DataConfig, config: ValidationConfig,
+             stop_ids: frozenset[int], mask_id: int) -> dict[str, Any]:  # fmt: skip
     """Return for each kind of crop mean NED (tables: and TEDS), TPF, accepted drafts a round, and identity with AR."""
     record: dict[str, Any] = {}
     for kind, crops in held_out_crops(data, config).items():
         suffix = "" if kind == "text" else f"_{kind}"
-        for name, value in _read(model, prompts, crops, config, eos_id, mask_id).items():
+        for name, value in _read(model, prompts, crops, config, stop_ids, mask_id).items():
             record[f"val_{name}{suffix}"] = value
     return record
 
 
-def _read(model: OcrModel, prompts: PromptBuilder, crops: Sequence[RenderedSample], config: ValidationConfig,
-          eos_id: int, mask_id: int) -> dict[str, Any]:  # fmt: skip
-    built = [prompts.build(Image.fromarray(crop.image), crop.task) for crop in crops]
+def _read(model: OcrModel, prompts: PromptBuilder, crops: Sequence[HeldOutCrop], config: ValidationConfig,
+          stop_ids: frozenset[int], mask_id: int) -> dict[str, Any]:  # fmt: skip
+    built = [prompts.build(crop.image, crop.task) for crop in crops]
     results = {}
     modes: tuple[DecodeMode, ...] = ("ar", "self-spec")
     for mode in modes:
-        options = DecodeOptions(mask_id, frozenset([eos_id]), config.block_size, mode, config.max_tokens)
+        options = DecodeOptions(mask_id, stop_ids, config.block_size, mode, config.max_tokens)
         results[mode] = [
             sequence
             for i in range(0, len(built), 32)
@@ -116,6 +152,11 @@ def _read(model: OcrModel, prompts: PromptBuilder, crops: Sequence[RenderedSampl
     }
     tables = [(text, crop.target) for text, crop in zip(texts, crops, strict=True) if crop.task == "table"]
     if tables:
-        scores = [score_teds(f"<table>{read}</table>", f"<table>{target}</table>").teds for read, target in tables]
+        scores = [score_teds(_whole_table(read), _whole_table(target)).teds for read, target in tables]
         record["teds"] = sum(scores) / len(scores)
     return record
+
+
+def _whole_table(markup: str) -> str:
+    """Return a table; a small network writes the rows of a piece without the tag around them."""
+    return markup if markup.lstrip().startswith("<table") else f"<table>{markup}</table>"

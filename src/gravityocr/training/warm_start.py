@@ -90,7 +90,7 @@ def _copy_rows(name: str, source: Tensor, target: Tensor, move: VocabularyMove) 
         rows[:, token] = known[:, list(spelling)].mean(dim=1)
 
 
-def start_from(name: str, model: OcrModel, heads: nn.Module, tokenizer: Tokenizer) -> None:
+def start_from(name: str, model: OcrModel, heads: nn.Module | None, tokenizer: Tokenizer) -> None:
     """Begin with the weights of a run (its folder holds `state.pt`) or of a checkpoint (`nano` or a folder).
 
     *Raises*: CheckpointError where they are missing or do not fit.
@@ -102,7 +102,8 @@ def start_from(name: str, model: OcrModel, heads: nn.Module, tokenizer: Tokenize
         old = read_tokenizer(Path(name) / "checkpoint", old_size)
         move = vocabulary_move(old, tokenizer, old_size, new_size)
         warm_start(model, weights, move)
-        warm_start(heads, head_weights, move)
+        if heads is not None:
+            warm_start(heads, head_weights, move)
         return
     checkpoint = load_checkpoint(name)
     move = vocabulary_move(checkpoint.tokenizer, tokenizer, checkpoint.model.config.text.vocab_size, new_size)
@@ -118,5 +119,5 @@ def _read_state(file: Path) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
         if not all(isinstance(value, Tensor) and value.dim() for value in [*weights.values(), *head_weights.values()]):
             raise TypeError("its weights are no tensors")
     except STATE_ERRORS as error:
-        raise CheckpointError(f"run.start_from: {file} cannot be read ({error}); name a run or a checkpoint") from error
+        raise CheckpointError(f"train.start_from: {file} cannot be read ({error}); name a run or a checkpoint") from error
     return weights, head_weights

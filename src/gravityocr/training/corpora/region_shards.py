@@ -153,8 +153,8 @@ class RegionFile:
         self.file = file
         self._parquet = _open(file)
         metadata = self._parquet.metadata
-        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        self._ends = [*accumulate(sizes)]
+        self.group_sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        self._ends = [*accumulate(self.group_sizes)]
         self._group = lru_cache(maxsize=KEPT_GROUPS)(self._read_group)
 
     def __len__(self) -> int:
@@ -179,7 +179,7 @@ class RegionFile:
         import pyarrow as pa
 
         try:
-            records = self._parquet.read_row_group(group).to_pylist()
+            records = self._parquet.read_row_group(group, use_threads=False).to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.file} is broken ({error}); make it again with gravityocr data convert") from error
         return [_region(self.file, record) for record in records]

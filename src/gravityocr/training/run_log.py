@@ -1,0 +1,78 @@
+"""What a run tells: JSON lines, TensorBoard, a progress line with the time that is left, and skipped samples."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gravityocr.errors import ConfigError
+from gravityocr.training.joint import SkippedSample
+
+LOG_FILE = "log.jsonl"
+SKIPPED_FILE = "skipped.jsonl"
+
+
+class RunLog:
+    """The files that one run writes while it trains; only its first process has one."""
+
+    def __init__(self, folder: Path, tensorboard: bool) -> None:
+        """Open the files.
+
+        *Raises*: ConfigError where TensorBoard is asked for and not installed.
+        """
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._board: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                raise ConfigError("train.tensorboard needs tensorboard; pip install 'gravityocr[train]'") from error
+            self._board = SummaryWriter(str(folder / "tensorboard"))
+
+    def write(self, head: Mapping[str, Any], record: Mapping[str, Any], eta_s: float | None = None) -> None:
+        """Append a record to the log and show it; `head` begins with the step."""
+        line = {**head, **{k: round(v, 6) if isinstance(v, float) else v for k, v in record.items()}}
+        shown = " ".join(f"{key}={value}" for key, value in line.items() if not isinstance(value, (dict, list)))
+        print(shown + (f" eta={_duration(eta_s)}" if eta_s is not None else ""), file=sys.stderr, flush=True)
+        with (self.folder / LOG_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        if self._board is not None:
+            for key, value in record.items():
+                if isinstance(value, (int, float)):
+                    self._board.add_scalar(key.replace("val_", "validation/"), value, int(head["step"]))
+
+    def skip(self, step: int, skipped: Sequence[SkippedSample]) -> None:
+        """Name samples that are not trained on."""
+        if not skipped:
+            return
+        for one in skipped[:3]:
+            print(f"skipped {one.name}: {one.reason}", file=sys.stderr, flush=True)
+        if len(skipped) > 3:
+            print(f"... and {len(skipped) - 3} more, see {self.folder / SKIPPED_FILE}", file=sys.stderr, flush=True)
+        with (self.folder / SKIPPED_FILE).open("a", encoding="utf-8") as file:
+            for one in skipped:
+                entry = {"step": step, "name": one.name, "reason": one.reason}
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        """Write what TensorBoard still holds."""
+        if self._board is not None:
+            self._board.close()
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of a run's log, none where there is no log."""
+    file = folder / LOG_FILE
+    if not file.is_file():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

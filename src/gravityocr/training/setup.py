@@ -1,0 +1,102 @@
+"""What a run trains and on what: a new network or the one of a base checkpoint, and the source of its rows."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+from gravityocr.model.checkpoint import MASK_TOKEN, BlockDiffusion, Checkpoint, load_checkpoint
+from gravityocr.model.formula_pieces import FormulaPieceSpec
+from gravityocr.model.ocr_model import OcrModel
+from gravityocr.model.pieces import PieceSpec
+from gravityocr.model.prompt import PromptBuilder, token_id
+from gravityocr.model.table_pieces import TablePieceSpec
+from gravityocr.training.corpora.region_shards import RegionFile
+from gravityocr.training.export import export_adapted, export_checkpoint
+from gravityocr.training.glyphs import GlyphHeads
+from gravityocr.training.joint import SkippedSample
+from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, MARKUP_TOKENS, build_tokenizer, new_network
+from gravityocr.training.parallel import Parallel
+from gravityocr.training.pool_index import index_pool, pool_files
+from gravityocr.training.region_source import RegionSource
+from gravityocr.training.run_config import TrainConfig
+from gravityocr.training.sources import RowSource, SyntheticSource
+from gravityocr.training.synthetic.charset import CHARSET
+
+
+@dataclass
+class NetworkSetup:
+    """The network of a run, its auxiliary heads, and the words and pictures that it understands."""
+
+    model: OcrModel
+    heads: GlyphHeads | None
+    tokenizer: Tokenizer
+    prompts: PromptBuilder
+    eos_id: int
+    stop_ids: frozenset[int]
+    mask_id: int
+    base: Checkpoint | None = None
+    skipped: tuple[SkippedSample, ...] = ()
+
+    def export(
+        self, path: Path, model: OcrModel, config: TrainConfig, averaged: AbstractContextManager[None]
+    ) -> None:
+        """Write the weights as an ordinary checkpoint."""
+        run, noise = config.train, config.noise
+        block_size = run.export_block_size or noise.block_size
+        with averaged:
+            if self.base is not None:
+                old = self.base.diffusion
+                diffusion = BlockDiffusion(
+                    block_size, self.mask_id, config.loss.ar_weight, noise.mask_schedule, old.tasks, old.pieces,
+                    old.formula_pieces, old.table_pieces, False, old.extra,
+                )  # fmt: skip
+                export_adapted(path, self.base, model, diffusion, torch.bfloat16)
+                return
+            diffusion = BlockDiffusion(
+                block_size, self.mask_id, config.loss.ar_weight, noise.mask_schedule, run.tasks, PieceSpec(),
+                FormulaPieceSpec() if "formula" in run.tasks else None,
+                TablePieceSpec() if "table" in run.tasks else None,
+            )  # fmt: skip
+            export_checkpoint(path, model, self.tokenizer, IMAGE_SPEC, diffusion, self.eos_id)
+
+
+def new_setup(config: TrainConfig) -> NetworkSetup:
+    """Build the network of a run with its first weights."""
+    run = config.train
+    if run.base is not None:
+        base = load_checkpoint(run.base)
+        model = base.model.requires_grad_(True)
+        stop_ids = base.stop_ids
+        # GLM-OCR's first EOS, with which it also pads, is the lowest of its stop ids.
+        eos_id = min(stop_ids)
+        heads = _heads(config, model, eos_id)
+        return NetworkSetup(model, heads, base.tokenizer, base.prompts, eos_id, stop_ids, base.diffusion.mask_id, base)
+    tokenizer = build_tokenizer(CHARSET, MARKUP_TOKENS)
+    eos_id, mask_id = token_id(tokenizer, EOS_TOKEN), token_id(tokenizer, MASK_TOKEN)
+    model = new_network(run.seed, config.network)
+    prompts = PromptBuilder(tokenizer, IMAGE_SPEC)
+    heads = _heads(config, model, eos_id)
+    return NetworkSetup(model, heads, tokenizer, prompts, eos_id, frozenset([eos_id]), mask_id)
+
+
+def _heads(config: TrainConfig, model: OcrModel, eos_id: int) -> GlyphHeads | None:
+    text = model.config.text
+    return GlyphHeads(text.hidden_size, text.vocab_size, eos_id) if config.glyphs.any else None
+
+
+def build_source(config: TrainConfig, setup: NetworkSetup, parallel: Parallel) -> RowSource:
+    """Open what the rows of a run come from; what a pool holds that cannot be trained on is noted in the setup."""
+    run, data = config.train, config.data
+    if data.pool is None:
+        return SyntheticSource(data, setup.prompts, config.noise, setup.eos_id, run.seed, run.n_samples)
+    files = [RegionFile(file) for file in pool_files(data.pool, "train")]
+    cache = Path(run.folder) / "pool-index.npz"
+    with parallel.first():
+        index = index_pool(files, setup.prompts, config.noise, config.packing, cache)
+    setup.skipped = index.skipped
+    return RegionSource(files, index, setup.prompts, config.noise, config.packing, setup.eos_id, run.seed)
