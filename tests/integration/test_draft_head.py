@@ -64,12 +64,12 @@ def test_the_mask_token_is_never_drafted() -> None:
 
 def test_mask_rows_are_those_of_the_draft_window() -> None:
     samples = tuple(make_sample(n, NoiseConfig(4, "all", random_offset=True), seed=n) for n in (9, 5))
-    batch = pack(samples, MASK_ID, 400)
-    rows, before, last, token_before, target = mask_rows(batch, samples)
-    ids, stream = batch.ids.flatten(), batch.tags.stream.flatten()
-    block, index = batch.tags.block.flatten(), batch.tags.index.flatten()
+    packed = pack(samples, MASK_ID)
+    rows, before, last, token_before, target = mask_rows(packed, samples)
+    ids, stream = packed.ids.flatten(), packed.tags.stream.flatten()
+    block, index = packed.tags.block.flatten(), packed.tags.index.flatten()
     assert (ids[rows] == MASK_ID).all() and rows.numel() == sum(sample.response.numel() - 2 for sample in samples)
-    assert torch.equal(batch.diffusion_target.flatten()[rows], target)
+    assert torch.equal(packed.diffusion_target.flatten()[rows], target)
     opens = stream[before] != stream[rows]
     assert torch.equal(index[before], index[rows] - 1)
     assert torch.equal(opens, block[before] != block[rows]), "a boundary is read causally"
@@ -88,8 +88,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_training_the_head_lowers_the_loss_of_the_drafts(checkpoint: Path, tmp_path: Path) -> None:
     settings = [
-        f"data.folder={write_data_dir(tmp_path)}", "run.n_samples=4", "run.bf16=false", "noise.block_size=4",
-        "noise.random_offset=true", "run.log_every=1000", "optimizer.warmup=0.1", "run.n_steps=60",
+        f"data.folder={write_data_dir(tmp_path)}", "train.n_samples=4", "train.bf16=false", "noise.block_size=4",
+        "noise.random_offset=true", "train.log_every=1000", "optimizer.warmup=0.1", "train.steps=60",
     ]  # fmt: skip
     record = train_draft_head(load_config(TrainConfig, None, settings), checkpoint)
     assert (checkpoint / DRAFT_HEAD_FILE).is_file() and load_checkpoint(str(checkpoint)).draft_head is not None
@@ -104,7 +104,7 @@ def test_a_head_of_no_checkpoint_is_refused_before_training(tmp_path: Path) -> N
     network.lm_head.weight.data[0] = 3e38  # finite, but no logit is
     diffusion = BlockDiffusion(4, MASK_ID, tasks=("text",))
     export_checkpoint(tmp_path, network, TOKENIZER, IMAGE_SPEC, diffusion, EOS_ID)
-    settings = [f"data.folder={write_data_dir(tmp_path)}", "run.n_samples=2", "run.bf16=false"]
+    settings = [f"data.folder={write_data_dir(tmp_path)}", "train.n_samples=2", "train.bf16=false"]
     with pytest.raises(CheckpointError, match="the loss of step 0 is not finite"):
         train_draft_head(load_config(TrainConfig, None, settings), tmp_path)
     assert not (tmp_path / DRAFT_HEAD_FILE).exists()

@@ -1,9 +1,9 @@
-"""Whole training runs on a tiny network: exact resume, log, checkpoint, two processes."""
+"""Whole training runs on synthetic crops and a tiny network: exact resume, log, checkpoint."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.training_data import TINY_NETWORK, write_data_dir
+from tests.training_data import assert_equal_to_the_bit, read_log, read_state, tiny_run, write_data_dir
 from torch import Tensor
 
-from gravityocr.config import dump_config, load_config
+from gravityocr.config import load_config
 from gravityocr.decoding.prompts import DecodeOptions, decode_prompts
 from gravityocr.errors import InputError
 from gravityocr.model.checkpoint import load_checkpoint
+from gravityocr.training.joint import RowData
 from gravityocr.training.launch import run_training
-from gravityocr.training.optimizer import rate_share
-from gravityocr.training.packing import pack
+from gravityocr.training.optimizer import rate_share, set_rates
 from gravityocr.training.run_config import TrainConfig
-from gravityocr.training.sources import StepData
+from gravityocr.training.sources import SyntheticSource
 from gravityocr.training.synthetic.shards import RenderedSample, write_shard
 from gravityocr.training.synthetic.text_crops import TextCropRenderer
 from gravityocr.training.trainer import Trainer
@@ -33,42 +33,18 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_data_dir(tmp_path_factory.mktemp("data"))
 
 
-def tiny_run(folder: Path, data_dir: Path, *overrides: str) -> TrainConfig:
+def synthetic_run(folder: Path, data_dir: Path, *overrides: str) -> TrainConfig:
     """Give a run of six steps of two crops that passes the vision-only phase and the start of the ramp."""
-    network = _flat("network.vision", TINY_NETWORK.vision) + _flat("network.text", TINY_NETWORK.text)
     settings = [
-        f"run.folder={folder}", "run.n_steps=6", "run.n_samples=2", "run.row_budget_tokens=400", "run.bf16=false",
-        "run.vision_only=0.2", "run.log_every=1", "run.save_every_s=0.0", f"data.folder={data_dir}",
-        "data.ramp_from=-1.0", "data.n_ramp_samples=8", "noise.block_size=4", "noise.mask_schedule=mixed",
-        "noise.random_offset=true", "optimizer.lr_decoder=3e-3", "optimizer.lr_vision=1e-3", "optimizer.warmup=0.3",
-        "optimizer.decay_from=0.5", "glyphs.guide_layers=[1]", "validation.n_crops=3", "validation.max_tokens=7",
-        "validation.block_size=4",
+        "train.steps=6", "train.vision_only=0.2", f"data.folder={data_dir}", "data.ramp_from=-1.0",
+        "data.n_ramp_samples=8", "noise.mask_schedule=mixed", "noise.random_offset=true", "glyphs.glyph_weight=0.7",
+        "glyphs.index_weight=0.35", "glyphs.guide_weight=0.3",
     ]  # fmt: skip
-    return load_config(TrainConfig, None, [*network, *settings, *overrides])
+    return tiny_run(folder, *settings, *overrides)
 
 
-def _flat(prefix: str, config: object) -> list[str]:
-    return [f"{prefix}.{line}" for line in dump_config(config).splitlines() if line]
-
-
-def read_state(folder: Path) -> dict[str, Any]:
-    return torch.load(folder / "state.pt", weights_only=True)
-
-
-def assert_equal_to_the_bit(one: Any, other: Any, where: str = "state") -> None:
-    assert type(one) is type(other), where
-    if isinstance(one, Tensor):
-        assert torch.equal(one, other), where
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys(), where
-        for key in one:
-            assert_equal_to_the_bit(one[key], other[key], f"{where}.{key}")
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(other), where
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            assert_equal_to_the_bit(a, b, f"{where}[{i}]")
-    else:
-        assert one == other, where
+def without_times(line: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key not in ("elapsed_s", "tokens_per_s")}
 
 
 class KilledError(Exception):
@@ -78,17 +54,17 @@ class KilledError(Exception):
 class KilledTrainer(Trainer):
     """A trainer that dies instead of running step 3."""
 
-    def step(self, data: StepData) -> dict[str, Any]:
+    def step(self, rows: Sequence[RowData]) -> dict[str, Any]:
         if self.progress.step == 3:
             raise KilledError
-        return super().step(data)
+        return super().step(rows)
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, data_dir: Path, kind: str) -> None:
-    whole = tiny_run(tmp_path / "whole", data_dir, f"optimizer.kind={kind}")
+    whole = synthetic_run(tmp_path / "whole", data_dir, f"optimizer.kind={kind}")
     Trainer(whole).train()
-    parts = tiny_run(tmp_path / "parts", data_dir, f"optimizer.kind={kind}")
+    parts = synthetic_run(tmp_path / "parts", data_dir, f"optimizer.kind={kind}")
     with pytest.raises(KilledError):
         KilledTrainer(parts).train()
     assert read_state(tmp_path / "parts")["progress"]["step"] == 3
@@ -101,12 +77,14 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, data_dir: Path, k
         assert state["progress"].pop("elapsed_s") > 0
         assert state["progress"]["step"] == 6 and state["progress"]["n_samples"] == 12
     assert_equal_to_the_bit(*states)
-    start = Trainer(tiny_run(tmp_path / "new", data_dir)).model.state_dict()
+    logs = [[without_times(line) for line in read_log(tmp_path / name)] for name in ("whole", "parts")]
+    assert logs[0] == logs[1] and len(logs[0]) == 7, "the curve of the interrupted run is that of the whole one"
+    start = Trainer(synthetic_run(tmp_path / "new", data_dir)).model.state_dict()
     assert not all(torch.equal(start[name], value) for name, value in states[0]["model"].items())
 
 
 def test_a_finished_run_is_not_trained_further(tmp_path: Path, data_dir: Path) -> None:
-    config = tiny_run(tmp_path, data_dir, "run.n_steps=1")
+    config = synthetic_run(tmp_path, data_dir, "train.steps=1")
     Trainer(config).train()
     before = read_state(tmp_path)
     Trainer(config).train()
@@ -116,18 +94,20 @@ def test_a_finished_run_is_not_trained_further(tmp_path: Path, data_dir: Path) -
 class WatchedTrainer(Trainer):
     """A trainer that keeps what its steps were given and what they were trained with."""
 
-    def step(self, data: StepData) -> dict[str, Any]:
-        self.seen = [*getattr(self, "seen", []), data]
+    def step(self, rows: Sequence[RowData]) -> dict[str, Any]:
+        self.seen = [*getattr(self, "seen", []), *rows]
         self.rates = [*getattr(self, "rates", []), self.optimizers[0].param_groups[0]["lr"]]
-        return super().step(data)
+        return super().step(rows)
 
 
 def test_every_step_draws_its_own_samples_at_its_own_rate(tmp_path: Path, data_dir: Path) -> None:
-    config = tiny_run(tmp_path, data_dir, "data.ramp_from=2.0", "run.seed=7")
+    config = synthetic_run(tmp_path, data_dir, "data.ramp_from=2.0", "train.seed=7")
     trainer = WatchedTrainer(config)
     trainer.train()
+    source = trainer.source
+    assert isinstance(source, SyntheticSource)
     for step, data in enumerate(trainer.seen):
-        wanted = trainer.source.step([7, step, 0], 2, 0.0)
+        wanted = source.row([7, step, 0], 2, 0.0)
         for drawn, other in zip(data.samples, wanted.samples, strict=True):
             assert torch.equal(drawn.response, other.response)
             assert torch.equal(drawn.prompt.pixels, other.prompt.pixels)
@@ -138,26 +118,47 @@ def test_every_step_draws_its_own_samples_at_its_own_rate(tmp_path: Path, data_d
     assert shares[0] == 0 and max(shares) == 1 and 0 < shares[-1] < 1
 
 
-def test_the_row_budget_changes_no_loss(tmp_path: Path, data_dir: Path) -> None:
-    """First fit puts samples of a later row into an earlier one; each keeps its own image and labels."""
-    config = tiny_run(tmp_path, data_dir, "run.vision_only=0.0")
-    drawn = Trainer(config).source.step([1], 8, 0.5)
-    by_size = sorted(range(8), key=lambda i: -drawn.samples[i].n_tokens)
-    chosen = [by_size[0], by_size[1], by_size[-1]]
-    data = StepData(tuple(drawn.samples[i] for i in chosen), tuple(drawn.truths[i] for i in chosen))
-    records = []
-    for budget in (data.samples[0].n_tokens + data.samples[2].n_tokens, 10**5):
-        trainer = Trainer(replace(config, run=replace(config.run, row_budget_tokens=budget)))
-        assert pack(data.samples, trainer.mask_id, budget).order == ((0, 1, 2) if budget == 10**5 else (0, 2, 1))
-        records.append(trainer.step(data))
-    assert records[0] == pytest.approx(records[1], rel=1e-4)
+def keep_gradients(trainer: Trainer) -> dict[str, Tensor]:
+    """Return a dictionary that the trainer's next step fills with its gradients."""
+    kept: dict[str, Tensor] = {}
+    step = trainer.parallel.step
+
+    def watched(clip_norm: float) -> float:
+        kept.update({name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None})
+        return step(clip_norm)
+
+    trainer.parallel.step = watched  # type: ignore[method-assign]
+    return kept
+
+
+def test_how_samples_are_spread_over_rows_changes_nothing(tmp_path: Path, data_dir: Path) -> None:
+    """One row of six crops, or three of two crops that are accumulated: the same losses, gradients and weights."""
+    plain = ["train.vision_only=0.0", "glyphs.glyph_weight=0.0", "glyphs.index_weight=0.0", "glyphs.guide_weight=0.0",
+             "optimizer.clip_norm=1e6"]  # fmt: skip
+    records, gradients = [], []
+    for n_rows in (1, 3):
+        config = synthetic_run(tmp_path / str(n_rows), data_dir, *plain, f"train.accumulation={n_rows}")
+        trainer = Trainer(config)
+        set_rates(trainer.parallel.optimizers, 1.0)
+        source = trainer.source
+        assert isinstance(source, SyntheticSource)
+        samples = source.row([1], 6, 0.5).samples
+        kept = keep_gradients(trainer)
+        size = 6 // n_rows
+        records.append(trainer.step([RowData(samples[i : i + size]) for i in range(0, 6, size)]))
+        gradients.append(kept)
+    assert records[0] == pytest.approx(records[1], rel=1e-5)
+    assert gradients[0].keys() == gradients[1].keys() == dict(trainer.model.named_parameters()).keys()
+    for name, value in gradients[0].items():
+        torch.testing.assert_close(value, gradients[1][name], rtol=1e-5, atol=1e-6, msg=name)
+    assert records[0]["n_samples"] == 6 and records[0]["n_tokens"] == sum(sample.n_tokens for sample in samples)
 
 
 def test_loader_workers_draw_the_same_samples(tmp_path: Path, data_dir: Path) -> None:
     """As long as the difficulty stands still: workers read it ahead of the steps that they render."""
     for n_workers in (0, 1):
-        overrides = ["run.n_steps=3", "data.ramp_from=2.0", f"run.n_workers={n_workers}"]
-        Trainer(tiny_run(tmp_path / str(n_workers), data_dir, *overrides)).train()
+        overrides = ["train.steps=3", "data.ramp_from=2.0", f"train.n_workers={n_workers}"]
+        Trainer(synthetic_run(tmp_path / str(n_workers), data_dir, *overrides)).train()
     states = [read_state(tmp_path / name) for name in ("0", "1")]
     assert_equal_to_the_bit(states[0]["model"], states[1]["model"])
 
@@ -166,13 +167,15 @@ def test_loader_workers_draw_the_same_samples(tmp_path: Path, data_dir: Path) ->
 def run(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> tuple[Path, TrainConfig]:
     """Train once, in bf16 as shipped, for the tests that only read what a run leaves."""
     folder = tmp_path_factory.mktemp("run")
-    config = tiny_run(folder, data_dir, "run.bf16=true", "loss.ar_weight=0.5")
-    assert run_training(config) == folder / "checkpoint"
+    config = synthetic_run(folder, data_dir, "train.bf16=true", "loss.ar_weight=0.5")
+    figures = run_training(config)
+    assert figures is not None and figures["checkpoint"] == str(folder / "checkpoint")
+    assert figures["val_identical"] == 1.0 and figures["n_samples"] == 2 and figures["tokens_per_s"] > 0
     return folder, config
 
 
 def test_the_log_is_one_json_object_a_line(run: tuple[Path, TrainConfig]) -> None:
-    lines = [json.loads(line) for line in (run[0] / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = read_log(run[0])
     steps, last = lines[:-1], lines[-1]
     assert [line["step"] for line in steps] == [1, 2, 3, 4, 5, 6]
     assert [line["samples"] for line in steps] == [2, 4, 6, 8, 10, 12]
@@ -186,7 +189,7 @@ def test_the_log_is_one_json_object_a_line(run: tuple[Path, TrainConfig]) -> Non
 
 
 def test_the_logged_loss_is_the_weighted_sum_of_its_parts(run: tuple[Path, TrainConfig]) -> None:
-    lines = [json.loads(line) for line in (run[0] / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = read_log(run[0])
     glyphs, loss = run[1].glyphs, run[1].loss
     for line in lines[2:-1]:
         joint = (loss.ar_weight * line["ar"] + loss.diffusion_weight * line["diffusion"]) / 1.5
@@ -230,42 +233,16 @@ def test_the_checkpoint_loads_and_reads(run: tuple[Path, TrainConfig], data_dir:
 
 def test_training_lowers_the_loss(tmp_path: Path, data_dir: Path) -> None:
     """Sixteen steps on easy crops; the schedule, the gradients and the targets have to fit together for it."""
-    overrides = ["run.n_steps=16", "run.vision_only=0.0", "data.ramp_from=2.0", "run.n_samples=3",
+    overrides = ["train.steps=16", "train.vision_only=0.0", "data.ramp_from=2.0", "train.n_samples=3",
                  "optimizer.lr_decoder=1e-2", "optimizer.lr_vision=1e-2", "optimizer.warmup=0.1"]  # fmt: skip
-    Trainer(tiny_run(tmp_path, data_dir, *overrides)).train()
-    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()][:-1]
+    Trainer(synthetic_run(tmp_path, data_dir, *overrides)).train()
+    lines = read_log(tmp_path)[:-1]
     for part in ("loss", "ar", "diffusion", "glyph"):
         assert np.mean([line[part] for line in lines[-3:]]) < 0.8 * np.mean([line[part] for line in lines[:2]]), part
 
 
-class BothTrainers(Trainer):
-    """One process that averages its gradients with those of the samples that a second process would draw."""
-
-    def _average_gradients(self) -> None:
-        config, step = self.config, self.progress.step
-        difficulty = self.progress.difficulty(config.data)
-        data = self.source.step([config.run.seed, step, 1], config.run.n_samples, difficulty)
-        loss, _ = self._joint_loss(data)
-        others = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        for parameter, other in zip(self.parameters, others, strict=True):
-            if parameter.grad is not None:
-                parameter.grad.add_(other).div_(2)
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one_of_both_halves(tmp_path: Path, data_dir: Path) -> None:
-    """Equal weights after three steps mean that the second process kept in step with the first."""
-    overrides = ["run.n_steps=3", "run.vision_only=0.0", "data.ramp_from=2.0", "optimizer.warmup=0.0"]
-    run_training(tiny_run(tmp_path / "two", data_dir, *overrides, "run.n_processes=2"))
-    BothTrainers(tiny_run(tmp_path / "one", data_dir, *overrides)).train()
-    two, one = (read_state(tmp_path / name) for name in ("two", "one"))
-    for name, value in one["model"].items():
-        torch.testing.assert_close(two["model"][name], value, rtol=1e-5, atol=1e-6, msg=name)
-    assert two["progress"]["n_samples"] == 2 * one["progress"]["n_samples"] == 12
-
-
 def test_held_out_shards_of_no_use_are_told_before_training(tmp_path: Path, data_dir: Path) -> None:
-    config = tiny_run(tmp_path / "run", data_dir, f"validation.shards={tmp_path / 'held'}")
+    config = synthetic_run(tmp_path / "run", data_dir, f"validation.shards={tmp_path / 'held'}")
     image, centers = np.full((32, 64), 255, np.uint8), np.zeros((1, 2), np.float32)
     sample = RenderedSample("text", image, ("a",), centers, "test")
     for name in ("a", "b"):

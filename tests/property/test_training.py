@@ -1,20 +1,26 @@
-"""Properties of joint training: who depends on whom, packed = unpacked, targets, first fit, complements."""
+"""Properties of joint training: who depends on whom, packed = unpacked, targets, complements."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.training_data import EOS_ID, MASK_ID, features_of, make_sample, tiny_network
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
+from gravityocr.model.attention import attention
 from gravityocr.model.masks import RowTags
 from gravityocr.model.ocr_model import OcrModel
-from gravityocr.training.losses import JointLoss, LossConfig, joint_loss, masked_attention, packed_hidden
+from gravityocr.training.attention import AttentionKind, attend_in, dense_attention
+from gravityocr.training.losses import LossConfig, joint_loss, packed_hidden, target_scale
 from gravityocr.training.noise import NoiseConfig, corrupt
-from gravityocr.training.packing import IGNORE, PackedBatch, Sample, assign_rows, pack
+from gravityocr.training.packing import IGNORE, PackedRow, Sample, pack
+from gravityocr.training.row_plan import PackingConfig, plan_rows
 
 MODEL = tiny_network()
 DOUBLE = tiny_network().double()
@@ -24,6 +30,7 @@ noises = st.builds(
     block_size=st.integers(1, 5),
     mask_schedule=st.sampled_from(["uniform", "all", "mixed"]),
     random_offset=st.booleans(),
+    eos_fill=st.booleans(),
 )
 
 
@@ -73,84 +80,140 @@ def depends(q: Token, k: Token) -> bool:
 
 
 @torch.no_grad()
-def influence(model: OcrModel, batch: PackedBatch, features: Tensor) -> Tensor:
-    """Return [column disturbed, row changed] of the only row of a batch, through the whole decoder.
+def influence(model: OcrModel, row: PackedRow, features: Tensor) -> Tensor:
+    """Return [column disturbed, row changed] of a packed row, through the whole decoder.
 
     Every column is disturbed in a copy of its own; the last copy stays as it was.
     """
-    n = batch.ids.shape[1]
-    embedded = model.embed(batch.ids, batch.is_image, features).expand(n + 1, -1, -1).clone()
+    n = row.n_tokens
+    embedded = model.embed(row.ids, row.is_image, features).expand(n + 1, -1, -1).clone()
     noise = torch.randn(n, embedded.shape[-1], generator=Generator().manual_seed(0), dtype=embedded.dtype)
     embedded[torch.arange(n), torch.arange(n)] += 3 * noise
-    hidden = model.hidden(embedded, batch.positions.expand(-1, n + 1, -1), masked_attention(batch.tags))
+    hidden = model.hidden(embedded, row.positions.expand(-1, n + 1, -1), dense_attention(row.tags))
     return (hidden[:-1] - hidden[-1]).abs().amax(-1) > 1e-10
 
 
 @settings(max_examples=25)
 @given(samples=sample_lists(most=3))
 def test_rows_depend_on_exactly_what_section_3_says(samples: list[Sample]) -> None:
-    batch = pack(samples, MASK_ID, 10**6)
+    row = pack(samples, MASK_ID)
     tokens = tokens_of(samples)
-    assert batch.ids.shape == (1, len(tokens))
-    found = influence(DOUBLE, batch, features_of(DOUBLE, samples, batch))
+    assert row.ids.shape == (1, len(tokens))
+    found = influence(DOUBLE, row, features_of(DOUBLE, samples))
     wanted = torch.tensor([[depends(q, k) for q in tokens] for k in tokens])
     assert torch.equal(found, wanted)
 
 
-def loss_and_gradients(samples: list[Sample], budget_tokens: int) -> tuple[JointLoss, dict[str, Tensor]]:
-    """Give the loss sums of packed samples and the gradients of 1 x AR sum + 0.5 x diffusion sum."""
+@dataclass
+class Step:
+    """The losses of a step and its gradients."""
+
+    ar: float
+    diffusion: float
+    scaled: float
+    gradients: dict[str, Tensor]
+
+
+def step_of(rows: Sequence[Sequence[Sample]], kind: AttentionKind, config: LossConfig) -> Step:
+    """Run the rows of one step, as a trainer does, scaled by the targets of all of them."""
     MODEL.zero_grad(set_to_none=True)
-    batch = pack(samples, MASK_ID, budget_tokens)
-    hidden = packed_hidden(MODEL, batch, features_of(MODEL, samples, batch), masked_attention(batch.tags))
-    loss = joint_loss(MODEL, batch, hidden)
-    (loss.ar_sum + 0.5 * loss.diffusion_sum).backward()
+    packed = [pack(samples, MASK_ID) for samples in rows]
+    scale = target_scale(*(sum(column) for column in zip(*(row.n_targets for row in packed), strict=True)), config)
+    step = Step(0.0, 0.0, 0.0, {})
+    for samples, row in zip(rows, packed, strict=True):
+        hidden = packed_hidden(MODEL, row, features_of(MODEL, samples), attend_in(row, kind))
+        loss = joint_loss(MODEL, row, hidden, scale)
+        loss.scaled.backward()
+        step.ar += float(loss.ar_sum)
+        step.diffusion += float(loss.diffusion_sum)
+        step.scaled += float(loss.scaled.detach())
+    step.gradients = {name: p.grad.clone() for name, p in MODEL.named_parameters() if p.grad is not None}
+    return step
+
+
+def assert_same_step(one: Step, other: Step) -> None:
+    assert [one.ar, one.diffusion, one.scaled] == pytest.approx([other.ar, other.diffusion, other.scaled], rel=1e-5)
+    assert one.gradients.keys() == other.gradients.keys()
+    for name, value in one.gradients.items():
+        largest = max(1.0, float(other.gradients[name].abs().max()))
+        torch.testing.assert_close(value, other.gradients[name], rtol=0, atol=1e-5 * largest, msg=name)
+
+
+def unpacked(sample: Sample) -> Step:
+    """Run the streams of one sample as plain sequences, each with a prefix of its own, and add up the plain losses.
+
+    Nothing of packing is used: the clean copy is causal, and each block of a corrupt copy is a sequence
+    `[prefix | clean blocks before | corrupt block]` whose last block attends in both directions.
+    """
+    MODEL.zero_grad(set_to_none=True)
+    prompt, response, block = sample.prompt, sample.response, sample.corruption.block
+    n_prefix = prompt.ids.numel()
+    sums = []
+    for number, masked in enumerate((None, *sample.corruption.masked)):
+        logits = []
+        for k in (None,) if masked is None else range(int(block[-1]) + 1):
+            first, end = (0, len(response)) if k is None else (int((block < k).sum()), int((block <= k).sum()))
+            ids = response[:end].clone()
+            if masked is not None:
+                ids[first:] = ids[first:].masked_fill(masked[first:end], MASK_ID)
+            both_ways = n_prefix + first if masked is not None else n_prefix + end
+            seen = torch.ones(n_prefix + end, n_prefix + end, dtype=torch.bool).tril()
+            seen[both_ways:, both_ways:] = True
+            rows = logits_alone(sample, ids, seen)
+            logits += [*(rows[n_prefix - 1 : n_prefix] if not logits else []), *rows[n_prefix + first :]]
+        supervised = torch.arange(len(response)) < sample.n_supervised if number == 0 else masked
+        losses = F.cross_entropy(torch.stack(logits[: len(response)]), response, reduction="none")
+        sums.append(losses[supervised].sum())
+    ar, diffusion = sums[0], torch.stack(sums[1:]).sum()
+    scale = target_scale(sample.n_supervised, len(response), LossConfig(0.7, 1.3))
+    scaled = scale.ar * ar + scale.diffusion * diffusion
+    scaled.backward()
     gradients = {name: p.grad.clone() for name, p in MODEL.named_parameters() if p.grad is not None}
-    return replace(loss, ar_sum=loss.ar_sum.detach(), diffusion_sum=loss.diffusion_sum.detach()), gradients
+    return Step(float(ar.detach()), float(diffusion.detach()), float(scaled.detach()), gradients)
 
 
-def total(parts: list[JointLoss]) -> JointLoss:
-    return JointLoss(
-        torch.stack([part.ar_sum for part in parts]).sum(),
-        sum(part.n_ar for part in parts),
-        torch.stack([part.diffusion_sum for part in parts]).sum(),
-        sum(part.n_diffusion for part in parts),
-    )
+def logits_alone(sample: Sample, ids: Tensor, seen: Tensor) -> Tensor:
+    """Return the logits of a prefix and some response tokens under a mask."""
+    prompt = sample.prompt
+    tokens = torch.cat([prompt.ids, ids])[None]
+    is_image = torch.cat([prompt.is_image, torch.zeros(len(ids), dtype=torch.bool)])[None]
+    positions = torch.cat([prompt.positions, (prompt.next_position + torch.arange(len(ids))).expand(3, -1)], 1)[:, None]
+    embedded = MODEL.embed(tokens, is_image, features_of(MODEL, [sample]))
+    return MODEL.logits(MODEL.hidden(embedded, positions, lambda _, q, k, v: attention(q, k, v, seen[None, None])))[0]
 
 
-def assert_same_loss(one: JointLoss, other: JointLoss) -> None:
-    assert (one.n_ar, one.n_diffusion) == (other.n_ar, other.n_diffusion)
-    torch.testing.assert_close(one.ar_sum, other.ar_sum, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(one.diffusion_sum, other.diffusion_sum, rtol=1e-5, atol=1e-5)
+@settings(max_examples=15)
+@given(samples=sample_lists(most=1), kind=st.sampled_from(["dense", "segments"]))
+def test_a_packed_sample_loses_what_its_unpacked_streams_lose(samples: list[Sample], kind: AttentionKind) -> None:
+    """The packed row against plain sequences, one for each block, that share no code with packing."""
+    assert_same_step(step_of([samples], kind, LossConfig(0.7, 1.3)), unpacked(samples[0]))
 
 
 @settings(max_examples=20)
-@given(samples=sample_lists(), n_rows=st.integers(1, 4), cut=st.integers(1, 3))
-def test_packing_and_accumulation_change_nothing(samples: list[Sample], n_rows: int, cut: int) -> None:
-    """One row, several rows, or one sample at a time: the same sums, counts and gradients in fp32."""
-    alone = [loss_and_gradients([sample], 10**6) for sample in samples]
-    sizes = [sample.n_tokens for sample in samples]
-    budget = max(max(sizes), sum(sizes) // n_rows)
-    ways = [[samples]] + ([[samples[:cut], samples[cut:]]] if cut < len(samples) else [])
-    for micro_batches in ways:
-        results = [loss_and_gradients(part, budget) for part in micro_batches]
-        loss, wanted = total([r[0] for r in results]), total([a[0] for a in alone])
-        assert_same_loss(loss, wanted)
-        torch.testing.assert_close(loss.mean(LossConfig(0.7, 1.3)), wanted.mean(LossConfig(0.7, 1.3)))
-        for name in {name for _, gradients in alone for name in gradients}:
-            one, other = (sum(g[name] for _, g in parts) for parts in (results, alone))
-            scale = max(1.0, float(other.abs().max()))
-            torch.testing.assert_close(one, other, rtol=0, atol=1e-5 * scale, msg=name)
+@given(
+    samples=sample_lists(most=5), slack=st.integers(0, 200), open_rows=st.integers(1, 4),
+    kind=st.sampled_from(["dense", "segments"]),
+)  # fmt: skip
+def test_planning_packing_and_accumulation_change_nothing(
+    samples: list[Sample], slack: int, open_rows: int, kind: AttentionKind
+) -> None:
+    """Planned rows, or one sample at a time: the same sums, the same loss and the same gradients in fp32."""
+    budget = max(sample.n_tokens for sample in samples) + slack
+    costs = [(number, sample.n_tokens) for number, sample in enumerate(samples)]
+    planned = [[samples[i] for i in row.samples] for row in plan_rows(costs, PackingConfig(budget, open_rows=open_rows))]
+    assert sum(map(len, planned)) == len(samples)
+    config = LossConfig(0.7, 1.3)
+    alone = step_of([[sample] for sample in samples], "dense", config)
+    for rows in (planned, [samples]):
+        assert_same_step(step_of(rows, kind, config), alone)
 
 
 @settings(max_examples=60)
-@given(samples=sample_lists(), slack=st.integers(0, 80))
-def test_targets_restore_every_response_token_once(samples: list[Sample], slack: int) -> None:
-    budget = max(sample.n_tokens for sample in samples) + slack
-    batch = pack(samples, MASK_ID, budget)
-    assert sorted(batch.order) == list(range(len(samples))) and batch.ids.shape[1] <= budget
+@given(samples=sample_lists())
+def test_targets_restore_every_response_token_once(samples: list[Sample]) -> None:
+    row = pack(samples, MASK_ID)
     n_ar = n_diffusion = 0
-    for place, i in zip(batch.places, batch.order, strict=True):
-        sample = samples[i]
+    for sample, place in zip(samples, row.places, strict=True):
         last_prefix = place.prefix + sample.prompt.ids.numel() - 1
         for number, column in enumerate(place.streams):
             supervised = (
@@ -158,7 +221,7 @@ def test_targets_restore_every_response_token_once(samples: list[Sample], slack:
                 if number == 0
                 else sample.corruption.masked[number - 1]
             )
-            target = (batch.ar_target if number == 0 else batch.diffusion_target)[place.row]
+            target = (row.ar_target if number == 0 else row.diffusion_target)[0]
             for token, wanted in enumerate(supervised.tolist()):
                 predicting = column + token - 1 if token else last_prefix
                 if wanted:
@@ -169,8 +232,7 @@ def test_targets_restore_every_response_token_once(samples: list[Sample], slack:
         n_diffusion += sample.response.numel()
         assert (sample.response[: sample.n_supervised] == EOS_ID).sum() == 1
     # Nothing beyond what was counted above.
-    assert (batch.ar_target != IGNORE).sum() == n_ar
-    assert (batch.diffusion_target != IGNORE).sum() == n_diffusion
+    assert row.n_targets == (n_ar, n_diffusion)
 
 
 @settings(max_examples=60)
@@ -185,38 +247,12 @@ def test_every_token_is_masked_in_exactly_one_stream(n_tokens: int, noise: Noise
         assert sizes[0] == noise.block_size
 
 
-@given(sizes=st.lists(st.integers(1, 50), max_size=30), slack=st.integers(0, 40))
-def test_first_fit_keeps_the_budget_and_every_sample(sizes: list[int], slack: int) -> None:
-    budget = max(sizes, default=1) + slack
-    rows = assign_rows(sizes, budget)
-    assert sorted(i for row in rows for i in row) == list(range(len(sizes)))
-    assert all(row == sorted(row) and sum(sizes[i] for i in row) <= budget for row in rows)
-    for number, row in enumerate(rows):
-        for i in row:  # no earlier row had room when the sample came
-            for earlier in rows[:number]:
-                assert sum(sizes[j] for j in earlier if j < i) + sizes[i] > budget
-
-
-def test_padding_changes_nothing() -> None:
-    """The shorter of two rows gives the same hidden states as when it is alone."""
-    long, short = make_sample(9, NoiseConfig(3), 1, (2, 6)), make_sample(2, NoiseConfig(3), 2)
-    both = pack([long, short], MASK_ID, long.n_tokens)
-    alone = pack([short], MASK_ID, long.n_tokens)
-    with torch.no_grad():
-        padded, bare = (
-            packed_hidden(DOUBLE, batch, features_of(DOUBLE, [long, short][-n:], batch), masked_attention(batch.tags))
-            for batch, n in ((both, 2), (alone, 1))
-        )
-    torch.testing.assert_close(padded[1, : short.n_tokens], bare[0], rtol=0, atol=1e-12)
-    assert padded.isfinite().all()
-
-
 def test_the_oracle_of_dependence_would_see_a_leak() -> None:
     """A mask that lets corrupt blocks see their own clean block is told apart."""
     samples = [make_sample(4, NoiseConfig(2), 3)]
-    batch = pack(samples, MASK_ID, 1000)
-    tags = batch.tags
+    row = pack(samples, MASK_ID)
+    tags = row.tags
     shifted = RowTags(tags.segment, tags.stream, tags.index, tags.block - (tags.stream == 1).long())
     tokens = tokens_of(samples)
-    leaky = influence(DOUBLE, replace(batch, tags=shifted), features_of(DOUBLE, samples, batch))
+    leaky = influence(DOUBLE, replace(row, tags=shifted), features_of(DOUBLE, samples))
     assert not torch.equal(leaky, torch.tensor([[depends(q, k) for q in tokens] for k in tokens]))

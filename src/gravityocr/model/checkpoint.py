@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from gravityocr.errors import CheckpointError, ConfigError
+from gravityocr.model.checkpoint_files import read_bytes, read_json
 from gravityocr.model.draft_head import DraftHead, load_draft_head
 from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.ocr_model import OcrConfig, OcrModel
@@ -84,14 +84,14 @@ def load_checkpoint(name: str, dtype: torch.dtype = torch.float32, device: str =
     *Raises*: CheckpointError where files, keys, shapes or the mask token do not fit together.
     """
     path = resolve_checkpoint(name)
-    raw = _read_json(path / "config.json")
+    raw = read_json(path / "config.json")
     config = parse_config(raw, path / "config.json")
     tokenizer = read_tokenizer(path, config.text.vocab_size)
     diffusion = read_block_diffusion(path, tokenizer, config.text.vocab_size)
-    stop_ids = _stop_ids(path, raw, config.text.vocab_size)
+    stop_ids = read_stop_ids(path, raw, config.text.vocab_size)
     spec = read_image_spec(path)
-    _check_patches(path, spec, config.vision)
-    _check_pieces(path, diffusion, spec)
+    check_patches(path, spec, config.vision)
+    check_pieces(path, diffusion, spec)
     prompts = PromptBuilder(tokenizer, spec)
     with torch.device("meta"):  # no memory before the weights are known to fit
         model = OcrModel(config)
@@ -182,7 +182,7 @@ def read_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
     *Raises*: CheckpointError where it is missing or broken, or holds ids outside the embedding table.
     """
     file = path / "tokenizer.json"
-    content = _read_bytes(file, "copy it from the model that this was converted from")
+    content = read_bytes(file, "copy it from the model that this was converted from")
     try:
         tokenizer = Tokenizer.from_buffer(content)
     except ValueError as error:
@@ -199,7 +199,7 @@ def read_block_diffusion(path: Path, tokenizer: Tokenizer, vocab_size: int) -> B
     *Raises*: CheckpointError: a wrong mask id would keep the output right and silently destroy the speed.
     """
     file = path / "block_diffusion.json"
-    raw = _read_json(file, "it names the mask token; convert the checkpoint first")
+    raw = read_json(file, "it names the mask token; convert the checkpoint first")
     if type(raw.get("mask_id")) is not int or type(raw.get("bd_size")) is not int:
         raise CheckpointError(f"{file} must hold the integers mask_id and bd_size")
     parsed = {"pieces", "formula_pieces", "table_pieces", "tasks"}
@@ -260,7 +260,7 @@ def read_image_spec(path: Path) -> ImageSpec:
     *Raises*: CheckpointError for an entry of the wrong type or out of range.
     """
     file = path / "preprocessor_config.json"
-    raw = _read_json(file)
+    raw = read_json(file)
     default = ImageSpec()
     size = raw.get("size") or {}
     if not isinstance(size, dict):
@@ -285,7 +285,11 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float) and -1e30 < value < 1e30  # type: ignore[operator]
 
 
-def _check_patches(path: Path, spec: ImageSpec, vision: VisionConfig) -> None:
+def check_patches(path: Path, spec: ImageSpec, vision: VisionConfig) -> None:
+    """Check that the pixels are cut as the network takes them.
+
+    *Raises*: CheckpointError naming the size that differs.
+    """
     pairs = {
         "patch_size": (spec.patch_size, vision.patch_size),
         "temporal_patch_size": (spec.temporal_patch_size, vision.temporal_patch_size),
@@ -298,8 +302,11 @@ def _check_patches(path: Path, spec: ImageSpec, vision: VisionConfig) -> None:
             )
 
 
-def _check_pieces(path: Path, diffusion: BlockDiffusion, spec: ImageSpec) -> None:
-    """Refuse pieces that were cut for other vision cells: what is read in them would be wrong without a word."""
+def check_pieces(path: Path, diffusion: BlockDiffusion, spec: ImageSpec) -> None:
+    """Refuse pieces that were cut for other vision cells: what is read in them would be wrong without a word.
+
+    *Raises*: CheckpointError naming the pieces.
+    """
     cell_px = spec.patch_size * spec.merge_size
     for name in ("pieces", "formula_pieces", "table_pieces"):
         pieces = getattr(diffusion, name)
@@ -308,10 +315,15 @@ def _check_pieces(path: Path, diffusion: BlockDiffusion, spec: ImageSpec) -> Non
             raise CheckpointError(f"{path / 'block_diffusion.json'}: {what}")
 
 
-def _stop_ids(path: Path, raw: dict[str, Any], vocab_size: int) -> frozenset[int]:
+def read_stop_ids(path: Path, raw: dict[str, Any], vocab_size: int) -> frozenset[int]:
+    """Return the tokens that end a response; generation_config.json goes first, config.json, `raw`, is next.
+
+    *Raises*: CheckpointError where none are named, or one is no token.
+    """
     generation = path / "generation_config.json"
-    sources = [_read_json(generation)] if generation.exists() else []
-    for source in [*sources, raw, raw["text_config"]]:
+    sources = [read_json(generation)] if generation.exists() else []
+    text = raw.get("text_config")
+    for source in [*sources, raw, text if isinstance(text, dict) else {}]:
         value = source.get("eos_token_id")
         if value is None:
             continue
@@ -320,25 +332,3 @@ def _stop_ids(path: Path, raw: dict[str, Any], vocab_size: int) -> frozenset[int
             raise CheckpointError(f"{path}: eos_token_id {value!r} must be token ids below {vocab_size}")
         return frozenset(ids)
     raise CheckpointError(f"{path}: neither generation_config.json nor config.json names eos_token_id")
-
-
-def _read_json(file: Path, remedy: str = "it must be a GLM-OCR checkpoint folder") -> dict[str, Any]:
-    content = _read_bytes(file, remedy)
-    try:
-        value = json.loads(content.decode("utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{file} is not valid JSON: {error}") from error
-    except RecursionError as error:
-        raise CheckpointError(f"{file} is nested too deeply to be read; {remedy}") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{file} must hold a JSON object")
-    return value
-
-
-def _read_bytes(file: Path, remedy: str) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{file.parent} has no {file.name}; {remedy}") from error
-    except OSError as error:
-        raise CheckpointError(f"{file} cannot be read ({error.strerror}); check it and its permissions") from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,10 +13,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from gravityocr.errors import CheckpointError
+from gravityocr.model.draft_head import DRAFT_HEAD_FILE
 from gravityocr.model.ocr_model import OcrModel
 
 CONVOLUTIONS = ("visual.patch_embed.proj.weight", "visual.downsample.weight")
 FLOATS = ("F64", "F32", "F16", "BF16")
+WeightInfo = tuple[tuple[int, ...], str]
+"""Shape and type of a stored tensor, the type in the words of safetensors."""
 
 
 def weight_names(model: OcrModel) -> dict[str, str]:
@@ -40,6 +45,65 @@ def extra_layer_keys(keys: set[str], n_layers: int) -> set[str]:
     return {key for key, layer in layers.items() if f"{layer}eh_proj.weight" in keys}
 
 
+@dataclass(frozen=True)
+class WeightFaults:
+    """What of a folder's weights does not fit a network: one sentence each, naming file or folder and key."""
+
+    unexpected: tuple[str, ...]
+    missing: tuple[str, ...]
+    mistyped: tuple[str, ...]
+    misshapen: tuple[str, ...]
+
+
+def weight_files(path: Path) -> list[Path]:
+    """List a folder's weight files; the draft head is not one.
+
+    *Raises*: CheckpointError where there is none.
+    """
+    files = [file for file in sorted(path.glob("*.safetensors")) if file.name != DRAFT_HEAD_FILE]
+    if not files:
+        raise CheckpointError(f"{path} holds no .safetensors file")
+    return files
+
+
+def weight_faults(model: OcrModel, path: Path, held: Mapping[Path, Mapping[str, WeightInfo]]) -> WeightFaults:
+    """Compare the headers of a folder's weight files with a network, multi-token-prediction layers set aside."""
+    wanted = {key: name for name, key in weight_names(model).items()}
+    everything = set().union(*held.values())
+    extra = extra_layer_keys(everything, model.config.text.num_hidden_layers)
+    unexpected = [
+        f"{file} has unexpected keys: {', '.join(sorted(strange)[:5])}"
+        for file, keys in held.items()
+        if (strange := keys.keys() - extra - wanted.keys())
+    ]
+    missing = sorted(wanted.keys() - everything)
+    lacks = [f"{path} lacks {len(missing)} keys, among them {', '.join(missing[:5])}"] if missing else []
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    mistyped, misshapen = [], []
+    for file, keys in held.items():
+        for key in sorted(keys.keys() & wanted.keys()):
+            shape, dtype = keys[key]
+            asked = shapes[wanted[key]]
+            if dtype not in FLOATS:
+                mistyped.append(f"{file}: {key} is of type {dtype}; only {', '.join(FLOATS)} are read")
+            if _flat(key, shape) != asked:
+                misshapen.append(f"{file}: {key} has shape {shape}, config.json asks {asked}")
+    return WeightFaults(tuple(unexpected), tuple(lacks), tuple(mistyped), tuple(misshapen))
+
+
+def check_weights(model: OcrModel, path: Path) -> dict[Path, dict[str, WeightInfo]]:
+    """Check a folder's weight files by their headers, and return those.
+
+    *Raises*: CheckpointError for missing, unexpected or misshapen keys.
+    """
+    held = {file: weight_header(file) for file in weight_files(path)}
+    found = weight_faults(model, path, held)
+    for kind in (found.unexpected, found.missing, found.mistyped, found.misshapen):
+        if kind:
+            raise CheckpointError(kind[0])
+    return held
+
+
 def load_weights(model: OcrModel, path: Path) -> None:
     """Load all weights of a folder's safetensors files.
 
@@ -48,25 +112,8 @@ def load_weights(model: OcrModel, path: Path) -> None:
 
     *Raises*: CheckpointError for missing, unexpected or misshapen keys (multi-token-prediction layers are set aside).
     """
-    files = sorted(path.glob("*.safetensors"))
-    files = [file for file in files if file.name != "draft_head.safetensors"]
-    if not files:
-        raise CheckpointError(f"{path} holds no .safetensors file")
+    held = check_weights(model, path)
     wanted = {key: name for name, key in weight_names(model).items()}
-    held = {file: _header(file) for file in files}
-    everything = set().union(*held.values())
-    extra = extra_layer_keys(everything, model.config.text.num_hidden_layers)
-    for file, keys in held.items():
-        unexpected = keys.keys() - extra - wanted.keys()
-        if unexpected:
-            raise CheckpointError(f"{file} has unexpected keys: {', '.join(sorted(unexpected)[:5])}")
-    missing = wanted.keys() - everything
-    if missing:
-        raise CheckpointError(f"{path} lacks {len(missing)} keys, among them {', '.join(sorted(missing)[:5])}")
-    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    for file, keys in held.items():
-        for key in keys.keys() & wanted.keys():
-            _check_weight(file, key, *keys[key], shapes[wanted[key]])
     if model.device.type == "meta":
         model.to_empty(device="cpu")
     own = model.state_dict()
@@ -79,8 +126,11 @@ def load_weights(model: OcrModel, path: Path) -> None:
                 target.copy_(value.view(target.shape))
 
 
-def _header(file: Path) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return the shape and the type of every tensor of a file."""
+def weight_header(file: Path) -> dict[str, WeightInfo]:
+    """Return the shape and the type of every tensor of a file.
+
+    *Raises*: CheckpointError where it is broken.
+    """
     try:
         with safe_open(str(file), framework="pt") as handle:
             slices = {key: handle.get_slice(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no mapping)
@@ -89,14 +139,11 @@ def _header(file: Path) -> dict[str, tuple[tuple[int, ...], str]]:
         raise CheckpointError(f"{file} cannot be read ({error}); copy it again") from error
 
 
-def _check_weight(file: Path, key: str, shape: tuple[int, ...], dtype: str, wanted: tuple[int, ...]) -> None:
-    if dtype not in FLOATS:
-        raise CheckpointError(f"{file}: {key} is of type {dtype}; only {', '.join(FLOATS)} are read")
-    flat = shape
+def _flat(key: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that a weight has in our network, where convolutions over patches are matrices."""
     if key.removeprefix("model.") in CONVOLUTIONS and len(shape) > 1:
-        flat = (shape[0], math.prod(shape[1:]))
-    if flat != wanted:
-        raise CheckpointError(f"{file}: {key} has shape {shape}, config.json asks {wanted}")
+        return (shape[0], math.prod(shape[1:]))
+    return shape
 
 
 def save_weights(model: OcrModel, path: Path, dtype: torch.dtype) -> None:

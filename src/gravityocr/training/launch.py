@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import os
 import socket
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import multiprocessing
 
 from gravityocr.config import dump_config, load_config
@@ -17,7 +17,6 @@ from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.device import check_device
 from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.run_log import read_records
-from gravityocr.training.setup import new_setup
 from gravityocr.training.trainer import Trainer
 from gravityocr.training.validation import held_out_crops
 
@@ -35,14 +34,14 @@ def run_training(config: TrainConfig) -> dict[str, Any] | None:
     # Missing data, a folder that cannot be written and a broken base are told before any process starts.
     held_out_crops(config.data, config.validation)
     check_writable(Path(run.folder), "train.folder")
-    launched = "LOCAL_RANK" in os.environ
-    if launched or run.n_processes == 1:
+    if dist.is_torchelastic_launched() or run.n_processes == 1:
         trainer = Trainer(config)
         figures = trainer.train()
         if trainer.parallel.rank != 0:
             return None
     else:
-        new_setup(config)
+        # What is wrong with the settings, the state or the data is told here, before any process starts.
+        Trainer(config)
         try:
             multiprocessing.spawn(_worker, (config, _free_port()), nprocs=run.n_processes)
         except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
@@ -88,15 +87,17 @@ def _free_port() -> int:
 
 
 def _worker(rank: int, config: TrainConfig, port: int) -> None:
+    from accelerate.utils import patch_environment
+
     torch.set_num_threads(1)
     n_processes = config.train.n_processes
-    # The names that torch.distributed and accelerate look for, as torchrun would set them.
-    os.environ.update(
-        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(n_processes), LOCAL_WORLD_SIZE=str(n_processes),
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-    )  # fmt: skip
-    trainer = Trainer(config)
-    try:
-        trainer.train()
-    finally:
-        trainer.parallel.close()
+    # What torchrun would tell a process of itself.
+    with patch_environment(
+        rank=rank, local_rank=rank, world_size=n_processes, local_world_size=n_processes, master_addr="127.0.0.1",
+        master_port=port,
+    ):  # fmt: skip
+        trainer = Trainer(config)
+        try:
+            trainer.train()
+        finally:
+            trainer.parallel.close()

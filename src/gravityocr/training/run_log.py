@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,13 @@ class RunLog:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._board: Any = None
+        self._new_board: Callable[[str], Any] | None = None
         if tensorboard:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError as error:
                 raise ConfigError("train.tensorboard needs tensorboard; pip install 'gravityocr[train]'") from error
-            self._board = SummaryWriter(str(folder / "tensorboard"))
+            self._new_board = SummaryWriter
 
     def write(self, head: Mapping[str, Any], record: Mapping[str, Any], eta_s: float | None = None) -> None:
         """Append a record to the log and show it; `head` begins with the step."""
@@ -40,7 +41,10 @@ class RunLog:
         print(shown + (f" eta={_duration(eta_s)}" if eta_s is not None else ""), file=sys.stderr, flush=True)
         with (self.folder / LOG_FILE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        if self._board is not None:
+        if self._new_board is not None:
+            # Opened by the first record: a run that is only looked at leaves no empty file of events.
+            if self._board is None:
+                self._board = self._new_board(str(self.folder / "tensorboard"))
             for key, value in record.items():
                 if isinstance(value, (int, float)):
                     self._board.add_scalar(key.replace("val_", "validation/"), value, int(head["step"]))

@@ -141,11 +141,13 @@ def _read(model: OcrModel, prompts: PromptBuilder, crops: Sequence[HeldOutCrop],
     texts = [prompts.tokenizer.decode(s.ids, skip_special_tokens=True) for s in results["ar"]]
     errors = [ned(text, crop.target) for text, crop in zip(texts, crops, strict=True)]
     drafted = results["self-spec"]
-    n_forwards = sum(s.n_forwards for s in drafted)
+    n_forwards, n_decoded = sum(s.n_forwards for s in drafted), sum(len(s.ids) - 1 for s in drafted)
     pairs = zip(drafted, results["ar"], strict=True)
     record: dict[str, Any] = {
         "ned": sum(errors) / len(errors),
-        "tpf": sum(len(s.ids) - 1 for s in drafted) / max(1, n_forwards),
+        "tpf": n_decoded / max(1, n_forwards),
+        "n_decoded": n_decoded,
+        "n_forwards": n_forwards,
         "accepted": sum(s.n_accepted for s in drafted) / max(1, sum(s.n_rounds for s in drafted)),
         "identical": sum(a.ids == b.ids for a, b in pairs) / len(drafted),
         "example": f"{crops[0].target!r} -> {texts[0]!r}"[:300],

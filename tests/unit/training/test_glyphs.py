@@ -9,6 +9,7 @@ import torch
 from tests.training_data import EOS_ID, MASK_ID, features_of, make_sample, tiny_network
 
 from gravityocr.model.masks import joint_mask
+from gravityocr.training.attention import AttentionKind, attend_in, dense_attention
 from gravityocr.training.glyphs import (
     MAX_GLYPHS,
     PERIODS,
@@ -18,9 +19,9 @@ from gravityocr.training.glyphs import (
     glyph_truth,
     neighbouring_cells,
 )
-from gravityocr.training.losses import masked_attention, packed_hidden
+from gravityocr.training.losses import packed_hidden
 from gravityocr.training.noise import NoiseConfig
-from gravityocr.training.packing import PackedBatch, Sample, pack
+from gravityocr.training.packing import PackedRow, Sample, pack
 
 
 def test_labels_of_a_hand_made_crop() -> None:
@@ -71,21 +72,21 @@ def test_blank_cells_do_not_count_as_accuracy() -> None:
     assert heads(torch.eye(2), [truth])[2] == 0.0  # says blank everywhere
 
 
-def two_samples() -> tuple[list[Sample], list[GlyphTruth], PackedBatch]:
-    """Two crops of 2 and 3 cells whose characters lie in cells told by hand; first fit swaps nothing."""
+def two_samples() -> tuple[list[Sample], list[GlyphTruth], PackedRow]:
+    """Two crops of 2 and 3 cells whose characters lie in cells told by hand."""
     noise = NoiseConfig(3)
     samples = [make_sample(3, noise, 1, (2, 4)), make_sample(2, noise, 2, (2, 6))]
     truths = [
         GlyphTruth(torch.zeros(2, MAX_GLYPHS), torch.zeros(2), torch.tensor([1, -1, 0])),
         GlyphTruth(torch.zeros(3, MAX_GLYPHS), torch.zeros(3), torch.tensor([2, 1])),
     ]
-    return samples, truths, pack(samples, MASK_ID, 1000)
+    return samples, truths, pack(samples, MASK_ID)
 
 
-def guided_pairs(samples: list[Sample], truths: list[GlyphTruth], batch: PackedBatch) -> dict[int, int]:
+def guided_pairs(samples: list[Sample], truths: list[GlyphTruth], row: PackedRow) -> dict[int, int]:
     """Map each predicting column to the column of the cell of the character that it predicts, by the paper's shift."""
     pairs = {}
-    for place, i in zip(batch.places, batch.order, strict=True):
+    for i, place in enumerate(row.places):
         prompt = samples[i].prompt
         cells = (place.prefix + prompt.is_image.nonzero()[:, 0]).tolist()
         for stream in place.streams:
@@ -97,35 +98,35 @@ def guided_pairs(samples: list[Sample], truths: list[GlyphTruth], batch: PackedB
 
 
 def test_the_guide_points_at_the_cell_of_the_predicted_character() -> None:
-    samples, truths, batch = two_samples()
-    n = batch.ids.shape[1]
-    pairs = guided_pairs(samples, truths, batch)
+    samples, truths, row = two_samples()
+    n = row.n_tokens
+    pairs = guided_pairs(samples, truths, row)
     assert len(pairs) == 8  # two last prefix rows; one more character each in three streams
     q, k = torch.zeros(1, 2, n, n), torch.zeros(1, 1, n, n)
     k[0, 0] = torch.eye(n)
     for column, cell in pairs.items():
         q[0, 0, column, cell] = 40.0 * n**0.5
-    guided = GuidedAttention(batch, truths, (1,))
+    guided = GuidedAttention(row, truths, (1,), dense_attention(row.tags))
     guided(0, -q, k, k)  # an unguided layer records nothing
     assert guided.loss() == 0 and guided.losses == []
     guided(1, q, k, k)
     assert float(guided.loss()) < 1e-6
     q[0, 0, 1:] = q[0, 0, :-1].clone()  # every query one row late
-    late = GuidedAttention(batch, truths, (1,))
+    late = GuidedAttention(row, truths, (1,), dense_attention(row.tags))
     late(1, q, k, k)
     assert float(late.loss()) > 5
 
 
 def test_the_guide_loss_is_the_mean_negative_log_attention() -> None:
-    samples, truths, batch = two_samples()
-    n = batch.ids.shape[1]
+    samples, truths, row = two_samples()
+    n = row.n_tokens
     flat = torch.zeros(1, 1, n, 4)
-    guided = GuidedAttention(batch, truths, (0, 1))
+    guided = GuidedAttention(row, truths, (0, 1), dense_attention(row.tags))
     guided(0, flat, flat, flat)
     # Even attention: 1 / number of visible columns. The last prefix row counts once per stream.
-    visible = joint_mask(batch.tags)[0].sum(-1)
+    visible = joint_mask(row.tags)[0].sum(-1)
     logs = []
-    for place, i in zip(batch.places, batch.order, strict=True):
+    for i, place in enumerate(row.places):
         for stream in place.streams:
             for token, cell in enumerate(truths[i].cell.tolist()):
                 if cell >= 0:
@@ -135,24 +136,25 @@ def test_the_guide_loss_is_the_mean_negative_log_attention() -> None:
 
 
 def test_only_the_first_head_is_guided() -> None:
-    _, truths, batch = two_samples()
-    n = batch.ids.shape[1]
+    _, truths, row = two_samples()
+    n = row.n_tokens
     q, k = torch.randn(1, 2, n, 4), torch.randn(1, 2, n, 4)
     losses = []
     for scale in (1.0, -3.0):
-        guided = GuidedAttention(batch, truths, (0,))
+        guided = GuidedAttention(row, truths, (0,), dense_attention(row.tags))
         guided(0, torch.cat([q[:, :1], scale * q[:, 1:]], 1), k, k)
         losses.append(float(guided.loss()))
     assert losses[0] == losses[1]
 
 
-def test_guided_output_equals_unguided_output() -> None:
-    samples, truths, batch = two_samples()
+@pytest.mark.parametrize("kind", ["dense", "segments"])
+def test_guided_output_equals_unguided_output(kind: AttentionKind) -> None:
+    samples, truths, row = two_samples()
     model = tiny_network()
-    features = features_of(model, samples, batch)
-    guided = GuidedAttention(batch, truths, (0, 1))
-    with_guide = packed_hidden(model, batch, features, guided)
-    without = packed_hidden(model, batch, features, masked_attention(batch.tags))
+    features = features_of(model, samples)
+    guided = GuidedAttention(row, truths, (0, 1), attend_in(row, kind))
+    with_guide = packed_hidden(model, row, features, guided)
+    without = packed_hidden(model, row, features, attend_in(row, kind))
     assert torch.equal(with_guide, without)
     assert len(guided.losses) == 2 and guided.loss() > 0
     guided.loss().backward()
@@ -164,9 +166,9 @@ def test_guided_output_equals_unguided_output() -> None:
 def test_crops_without_characters_guide_nothing() -> None:
     sample = make_sample(0, NoiseConfig(3), 1)
     truth = GlyphTruth(torch.full((2, MAX_GLYPHS), EOS_ID), torch.full((2,), -1.0), torch.zeros(0, dtype=torch.long))
-    batch = pack([sample], MASK_ID, 1000)
-    guided = GuidedAttention(batch, [truth], (0,))
-    packed_hidden(tiny_network(), batch, features_of(tiny_network(), [sample], batch), guided)
+    row = pack([sample], MASK_ID)
+    guided = GuidedAttention(row, [truth], (0,), dense_attention(row.tags))
+    packed_hidden(tiny_network(), row, features_of(tiny_network(), [sample]), guided)
     assert float(guided.loss()) == 0.0
 
 

@@ -17,8 +17,8 @@ from gravityocr.training.synthetic.corpus import Corpus
 from gravityocr.training.synthetic.fonts import FontLibrary
 
 RATES = ("optimizer.lr_decoder", "optimizer.lr_vision", "optimizer.patch_lr_share", "optimizer.weight_decay")
-AMOUNTS = ("run.budget_s", "run.save_every_s", "run.validate_every_s", "loss.ar_weight", "glyphs.guide_weight")
-SHARES = ("run.vision_only", "noise.all_share", "optimizer.warmup", "optimizer.decay_from", "optimizer.final_share",
+AMOUNTS = ("train.budget_s", "train.save_every_s", "train.validate_every_s", "loss.ar_weight", "glyphs.guide_weight")
+SHARES = ("train.vision_only", "noise.all_share", "optimizer.warmup", "optimizer.decay_from", "optimizer.final_share",
           "validation.difficulty", "data.crops.short_share")  # fmt: skip
 
 
@@ -31,8 +31,8 @@ def data_dir(tmp_path: Path) -> Path:
 
 def run_config(folder: Path, data_dir: Path, *overrides: str) -> TrainConfig:
     """Give a run of one step of one crop."""
-    settings = [f"run.folder={folder}", f"data.folder={data_dir}", "run.n_steps=1", "run.n_samples=1",
-                "run.bf16=false", "validation.n_crops=1", "validation.max_tokens=2"]  # fmt: skip
+    settings = [f"train.folder={folder}", f"data.folder={data_dir}", "train.steps=1", "train.n_samples=1",
+                "train.bf16=false", "validation.n_crops=1", "validation.max_tokens=2"]  # fmt: skip
     return load_config(TrainConfig, None, [*settings, *overrides])
 
 
@@ -52,9 +52,9 @@ def test_no_share_is_above_one(name: str) -> None:
 @pytest.mark.parametrize(
     "override",
     [
-        "run.seed=-1", "run.n_steps=0", "run.n_processes=0", "run.n_processes=100000", "run.n_workers=-1",
-        "run.n_samples=0", "run.row_budget_tokens=0", "run.log_every=0", "run.budget_s=0.0",
-        "run.export_block_size=100000", "run.device=tpu", "run.device=cudafoo", "run.folder=", "noise.block_size=0",
+        "train.seed=-1", "train.steps=0", "train.n_processes=0", "train.n_processes=100000", "train.n_workers=-1",
+        "train.n_samples=0", "packing.row_tokens=0", "packing.response_cap_tokens=0", "packing.open_rows=0", "train.log_every=0", "train.budget_s=0.0",
+        "train.export_block_size=100000", "train.device=tpu", "train.device=cudafoo", "train.folder=", "noise.block_size=0",
         "noise.block_size=100000", "optimizer.betas=[0.9, 1.0]", "optimizer.betas=[-0.1, 0.9]",
         "optimizer.clip_norm=0.0", "data.ramp_from=nan", "data.n_ramp_samples=-1", "validation.n_crops=0",
         "validation.block_size=0", "validation.max_tokens=0", "validation.seed=-1", "glyphs.guide_layers=[9]",
@@ -69,7 +69,7 @@ def test_settings_out_of_range_are_named(override: str) -> None:
 def test_a_gpu_is_wanted_at_the_start_only(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A configuration for another machine can be written and printed here."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    config = run_config(tmp_path / "run", data_dir, "run.device=cuda:0")
+    config = run_config(tmp_path / "run", data_dir, "train.device=cuda:0")
     with pytest.raises(ConfigError, match="not available here"):
         run_training(config)
     assert not (tmp_path / "run").exists()
@@ -151,7 +151,7 @@ def test_a_junk_state_is_told_before_any_process_starts(
         weight = {"lm_head.weight": torch.zeros(2, 2)}
         torch.save({"other": {"a": 1}, "list": [1], "shapes": {"model": weight}}[junk], state)
     with pytest.raises(CheckpointError, match=r"state\.pt is not the state of this run .*remove it, or choose"):
-        run_training(run_config(folder, data_dir, f"run.n_processes={n_processes}"))
+        run_training(run_config(folder, data_dir, f"train.n_processes={n_processes}"))
 
 
 def test_a_state_of_another_optimiser_is_told(tmp_path: Path, data_dir: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_state_of_another_optimiser_is_told(tmp_path: Path, data_dir: Path) ->
 def test_a_folder_that_is_a_file(tmp_path: Path, data_dir: Path) -> None:
     (tmp_path / "run").write_text("a file", encoding="utf-8")
     for folder in (tmp_path / "run", tmp_path / "run" / "below"):
-        with pytest.raises(ConfigError, match=r"run\.folder .* cannot be written"):
+        with pytest.raises(ConfigError, match=r"train\.folder .* cannot be written"):
             run_training(run_config(folder, data_dir))
 
 

@@ -71,3 +71,8 @@ def test_a_random_offset_shortens_the_first_block_only() -> None:
         assert 1 <= sizes[0] <= 5 and all(size == 5 for size in sizes[1:-1]) and 1 <= sizes[-1] <= 5
         first_sizes.add(sizes[0])
     assert first_sizes == {1, 2, 3, 4, 5}
+
+
+def test_the_fill_and_the_copies_are_told() -> None:
+    assert [NoiseConfig(8, eos_fill=fill).n_eos for fill in (True, False)] == [8, 1]
+    assert [NoiseConfig(8, schedule).n_corrupt for schedule in ("uniform", "all", "mixed")] == [2, 1, 2]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
+from typing import get_args
 
 import pytest
-import torch
 from tests.training_data import EOS_ID, TINY_NETWORK, tiny_network
 from torch.optim import AdamW, Muon
 
+from gravityocr.errors import ConfigError
 from gravityocr.training.glyphs import GlyphHeads
-from gravityocr.training.optimizer import OptimizerConfig, build_optimizers, clip_gradients, rate_share, set_rates
+from gravityocr.training.optimizer import OptimizerConfig, Part, build_optimizers, freeze, part_of, rate_share, set_rates
 
 
 def build(kind: str):
@@ -106,10 +106,37 @@ def test_rates_are_shares_of_the_peak_not_of_each_other() -> None:
                 assert group["lr"] == pytest.approx(share * group["peak"])
 
 
-def test_clipping_bounds_the_total_norm_and_reports_it_as_it_was() -> None:
-    parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))]
-    parameters[0].grad, parameters[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
-    assert clip_gradients(parameters, 1.0) == pytest.approx(5.0)
-    assert parameters[0].grad.tolist() == pytest.approx([0.6, 0.0], rel=1e-4)
-    assert clip_gradients(parameters, 2.0) == pytest.approx(1.0, rel=1e-4)
-    assert math.hypot(*parameters[0].grad, *parameters[1].grad) == pytest.approx(1.0, rel=1e-4)
+RATES = {"vision": 1e-4, "merger": 2e-4, "embeddings": 3e-4, "decoder": 4e-4, "lm_head": 5e-4}
+
+
+def test_each_part_may_have_a_rate_of_its_own() -> None:
+    model = tiny_network()
+    config = OptimizerConfig(**{f"lr_{part}": rate for part, rate in RATES.items()})
+    found = groups_of(build_optimizers(model, None, config))
+    seen = {}
+    for name, parameter in model.named_parameters():
+        seen[part_of(name)] = found[id(parameter)][0][1]
+    assert seen == pytest.approx(RATES) and len(seen) == len(get_args(Part))
+    assert part_of("visual.merger.proj.weight") == part_of("visual.downsample.weight") == "merger"
+    assert part_of("visual.patch_embed.proj.weight") == part_of("visual.blocks.0.attn.qkv.weight") == "vision"
+    assert part_of("language_model.norm.weight") == part_of("language_model.layers.0.mlp.down_proj.weight") == "decoder"
+
+
+def test_rates_that_are_not_told_are_those_of_the_neighbour() -> None:
+    config = OptimizerConfig(lr_decoder=3e-3, lr_vision=4e-4)
+    assert [config.rate(part) for part in ("merger", "embeddings", "lm_head")] == [4e-4, 3e-3, 3e-3]
+    assert OptimizerConfig(lr_lm_head=0.0).rate("lm_head") == 0.0, "0 is a rate, not nothing"
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_frozen_parts_are_in_no_optimiser(kind: str) -> None:
+    model = tiny_network()
+    freeze(model, ("vision", "lm_head"))
+    named = dict(model.named_parameters())
+    trained = {name for name, parameter in named.items() if parameter.requires_grad}
+    assert {part_of(name) for name in trained} == {"merger", "embeddings", "decoder"}
+    assert set(groups_of(build_optimizers(model, None, OptimizerConfig(kind=kind)))) == {id(named[n]) for n in trained}
+    freeze(model, ())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    with pytest.raises(ConfigError, match=r"train\.freeze: no part is called 'decode'"):
+        freeze(model, ("decode",))

@@ -13,9 +13,10 @@ from tests.training_data import EOS_ID, PROMPTS, TOKENIZER, write_data_dir
 from gravityocr.config import dump_config, load_config
 from gravityocr.errors import CheckpointError, ConfigError, InputError
 from gravityocr.model.prompt import TASK_PROMPTS
+from gravityocr.training.joint import RowData
 from gravityocr.training.noise import NoiseConfig
 from gravityocr.training.run_config import Progress, TrainConfig
-from gravityocr.training.sources import DataConfig, ShardShare, StepData, SyntheticSource, encode_tokens
+from gravityocr.training.sources import DataConfig, ShardShare, SyntheticSource, encode_tokens
 from gravityocr.training.synthetic.shards import SUFFIX, RenderedSample, write_shard
 
 NOISE = NoiseConfig(4, "mixed", random_offset=True)
@@ -28,10 +29,10 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def source(data_dir: Path) -> SyntheticSource:
-    return SyntheticSource(DataConfig(str(data_dir)), PROMPTS, NOISE, EOS_ID)
+    return SyntheticSource(DataConfig(folder=str(data_dir)), PROMPTS, NOISE, EOS_ID)
 
 
-def same(one: StepData, other: StepData) -> bool:
+def same(one: RowData, other: RowData) -> bool:
     return all(
         torch.equal(a.response, b.response)
         and torch.equal(a.prompt.pixels, b.prompt.pixels)
@@ -41,17 +42,17 @@ def same(one: StepData, other: StepData) -> bool:
     )
 
 
-def test_a_step_is_a_function_of_its_seed(source: SyntheticSource, data_dir: Path) -> None:
-    fresh = SyntheticSource(DataConfig(str(data_dir)), PROMPTS, NOISE, EOS_ID)
-    source.step([9, 9, 9], 3, 1.0)
-    assert same(source.step([0, 5, 1], 4, 0.8), fresh.step([0, 5, 1], 4, 0.8))
-    for seed in ([1, 5, 1], [0, 6, 1], [0, 5, 0]):  # the run's seed, the step, the process
-        assert not same(source.step([0, 5, 1], 4, 0.8), source.step(seed, 4, 0.8))
+def test_a_row_is_a_function_of_its_seed(source: SyntheticSource, data_dir: Path) -> None:
+    fresh = SyntheticSource(DataConfig(folder=str(data_dir)), PROMPTS, NOISE, EOS_ID)
+    source.row([9, 9, 9], 3, 1.0)
+    assert same(source.row([0, 5, 1], 4, 0.8), fresh.row([0, 5, 1], 4, 0.8))
+    for seed in ([1, 5, 1], [0, 6, 1], [0, 5, 0]):  # the run's seed, the step, the row
+        assert not same(source.row([0, 5, 1], 4, 0.8), source.row(seed, 4, 0.8))
 
 
 @pytest.mark.parametrize("difficulty", [0.0, 1.0])
 def test_labels_are_exact(source: SyntheticSource, difficulty: float) -> None:
-    data = source.step([3], 12, difficulty)
+    data = source.row([3], 12, difficulty)
     for i, (sample, truth) in enumerate(zip(data.samples, data.truths, strict=True)):
         crop = source.draw([3, i], difficulty)
         n = len(crop.tokens)
@@ -82,20 +83,20 @@ def shards(tmp_path: Path) -> Path:
 
 
 def test_shards_take_their_share(data_dir: Path, shards: Path) -> None:
-    config = DataConfig(str(data_dir), max_target_tokens=20, shards=(ShardShare(str(shards), 0.4),))
+    config = DataConfig(folder=str(data_dir), max_target_tokens=20, shards=(ShardShare(str(shards), 0.4),))
     source = SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
     drawn = [source.draw([1, i], 0.5) for i in range(60)]
     formulas = [sample for sample in drawn if sample.task == "formula"]
     assert 12 <= len(formulas) <= 36 and {sample.task for sample in drawn} == {"formula", "text"}
     assert all(sample.target == "\\alpha xx" for sample in formulas), "the long ones are left out"
-    data = source.step([1], 60, 0.5)
+    data = source.row([1], 60, 0.5)
     prompts = [sample.prompt.ids.tolist() for sample in data.samples]
     for sample, ids in zip(drawn, prompts, strict=True):
         assert TOKENIZER.token_to_id(TASK_PROMPTS[sample.task]) in ids
 
 
 def test_the_truth_of_a_varied_formula_is_where_its_glyph_is(data_dir: Path, shards: Path) -> None:
-    config = DataConfig(str(data_dir), shards=(ShardShare(str(shards), 1.0),))
+    config = DataConfig(folder=str(data_dir), shards=(ShardShare(str(shards), 1.0),))
     source = SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
     for i in range(20):
         sample = source.draw([2, i], 0.0)
@@ -105,7 +106,7 @@ def test_the_truth_of_a_varied_formula_is_where_its_glyph_is(data_dir: Path, sha
 
 
 def test_shards_that_hold_nothing_fitting_are_named(data_dir: Path, shards: Path) -> None:
-    config = DataConfig(str(data_dir), max_target_tokens=2, shards=(ShardShare(str(shards), 1.0),))
+    config = DataConfig(folder=str(data_dir), max_target_tokens=2, shards=(ShardShare(str(shards), 1.0),))
     source = SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
     with pytest.raises(ConfigError, match="max_target_tokens"):
         source.draw([0], 0.0)
@@ -115,7 +116,7 @@ def test_shards_that_hold_nothing_fitting_are_named(data_dir: Path, shards: Path
 
 def test_shards_that_cannot_be_learnt_are_named_at_the_start(data_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / f"a{SUFFIX}"
-    config = DataConfig(str(data_dir), max_target_tokens=5, shards=(ShardShare(str(tmp_path), 0.1),))
+    config = DataConfig(folder=str(data_dir), max_target_tokens=5, shards=(ShardShare(str(tmp_path), 0.1),))
     write_shard(file, [])
     with pytest.raises(InputError, match="are empty"):
         SyntheticSource(config, PROMPTS, NOISE, EOS_ID)
@@ -141,19 +142,55 @@ def test_difficulty_rises_from_the_start_of_the_ramp() -> None:
     assert replace(started, n_samples=900).difficulty(data) == 1.0
 
 
-def test_the_shipped_configurations_parse(repo_root: Path) -> None:
-    tasks = load_config(TrainConfig, repo_root / "configs" / "nano-tasks.toml")
-    assert tasks.run.tasks == ("text", "formula", "table") and sum(one.share for one in tasks.data.shards) < 1
-    config = load_config(TrainConfig, repo_root / "configs" / "nano.toml")
+def test_a_ticket_names_the_rows_of_a_step_in_a_process(data_dir: Path) -> None:
+    """Row r of a step is the same one, whichever process of however many draws it."""
+    source = SyntheticSource(DataConfig(folder=str(data_dir)), PROMPTS, NOISE, EOS_ID, seed=7, n_samples=2)
+    alone = source.tickets(3, rank=0, world=1, accumulation=4)
+    shared = [source.tickets(3, rank, world=2, accumulation=2) for rank in (0, 1)]
+    for step in (3, 4):
+        ticket = next(alone)
+        assert ticket == tuple((step, row) for row in range(4))
+        halves = [next(one) for one in shared]
+        assert sorted(row for half in halves for row in half) == [*ticket]
+    assert same(source.rows(((3, 1),))[0], source.row([7, 3, 1], 2, 0.0))
+    source.set_difficulty(1.0)
+    assert same(source.rows(((3, 1),))[0], source.row([7, 3, 1], 2, 1.0))
+    names = [sample.name for row in source.rows(((3, 0), (3, 1))) for sample in row.samples]
+    assert len(set(names)) == 4 and names[2] == "text crops, 7 3 1 0", "a sample in trouble is found again by its name"
+
+
+def test_the_fill_may_be_a_single_eos(data_dir: Path) -> None:
+    source = SyntheticSource(DataConfig(folder=str(data_dir)), PROMPTS, replace(NOISE, eos_fill=False), EOS_ID)
+    for sample in source.row([3], 4, 0.0).samples:
+        assert sample.response.tolist().count(EOS_ID) == 1 and sample.response.numel() == sample.n_supervised
+
+
+RECIPES = ("nano-text.toml", "nano-tasks.toml", "nano-ablation.toml", "laptop.toml", "paper.toml")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_shipped_recipes_parse_and_read_back_equal(repo_root: Path, tmp_path: Path, name: str) -> None:
+    config = load_config(TrainConfig, repo_root / "recipes" / name)
+    (tmp_path / "config.toml").write_text(dump_config(config), encoding="utf-8")
+    assert load_config(TrainConfig, tmp_path / "config.toml") == config != TrainConfig()
+
+
+def test_the_defaults_read_back_equal(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(dump_config(TrainConfig()), encoding="utf-8")
+    assert load_config(TrainConfig, tmp_path / "config.toml") == TrainConfig()
+
+
+def test_the_recipes_of_the_embedded_checkpoint_say_what_they_said(repo_root: Path) -> None:
+    tasks = load_config(TrainConfig, repo_root / "recipes" / "nano-tasks.toml")
+    assert tasks.train.tasks == ("text", "formula", "table") and sum(one.share for one in tasks.data.shards) < 1
+    config = load_config(TrainConfig, repo_root / "recipes" / "nano-text.toml")
     assert config.noise.random_offset and config.noise.mask_schedule == "mixed"
-    assert config.optimizer.kind == "muon" and config.run.budget_s is not None
-    assert config.run.n_steps == TrainConfig().run.n_steps  # what it leaves out keeps its default
-
-
-def test_a_resolved_configuration_reads_back_equal(repo_root: Path, tmp_path: Path) -> None:
-    for config in (TrainConfig(), load_config(TrainConfig, repo_root / "configs" / "nano.toml")):
-        (tmp_path / "config.toml").write_text(dump_config(config), encoding="utf-8")
-        assert load_config(TrainConfig, tmp_path / "config.toml") == config
+    assert config.optimizer.kind == "muon" and config.train.budget_s is not None
+    assert config.train.steps == TrainConfig().train.steps  # what it leaves out keeps its default
+    for one in (tasks, config):
+        glyphs = one.glyphs
+        assert min(glyphs.glyph_weight, glyphs.index_weight, glyphs.guide_weight) > 0
+    assert not TrainConfig().glyphs.any, "the paper has no such losses"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +200,9 @@ def test_a_resolved_configuration_reads_back_equal(repo_root: Path, tmp_path: Pa
         ("optimiser.kind=adamw", "did you mean 'optimizer'"),
         ("network.text.n_layers=2", "unknown key"),
         ("noise.mask_schedule=unifrom", "did you mean 'uniform'"),
-        ("run.n_steps=many", "must be an integer"),
+        ("train.steps=many", "must be an integer"),
+        ("run.steps=5", "did you mean|unknown key"),
+        ("train.freeze=[\"decode\"]", "did you mean 'decoder'"),
     ],
 )
 def test_unknown_keys_and_values_are_errors(override: str, message: str) -> None:

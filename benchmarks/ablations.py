@@ -1,0 +1,141 @@
+"""Ablations of joint training on the embedded checkpoint: one setting changed at a time, a table at the end.
+
+    python -m benchmarks.ablations ar-loss --out runs/ablations --set data.pool=pools/nano
+    python -m benchmarks.ablations mask-schedule | block-size
+
+Every arm is a run of `recipes/nano-ablation.toml` from the same start over the same rows, in a folder of its own; an arm
+that is finished is not run again, one that was stopped goes on. Quality is read by the AR path and TPF by
+self-speculation, over the pool's validation split. Overall is 100 times the mean of 1 - NED of text, TEDS of tables and
+1 - NED of formulas (the paper's has CDM there); the paper's own figures stand beside ours and are another network's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gravityocr.config import load_config
+from gravityocr.training.launch import run_training
+from gravityocr.training.run_config import TrainConfig
+from gravityocr.training.run_log import read_records
+from gravityocr.training.setup import new_setup
+from gravityocr.training.validation import validate
+
+RECIPE = Path(__file__).parent.parent / "recipes" / "nano-ablation.toml"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One run of an ablation, and the paper's Overall and TPF of its counterpart."""
+
+    name: str
+    settings: tuple[str, ...] = ()
+    paper: tuple[float, float] | None = None
+
+
+def block_arm(size: int) -> Arm:
+    names = ("noise.block_size", "validation.block_size", "train.export_block_size")
+    if size == 24:  # the recipe's own
+        return Arm("B = 24")
+    return Arm(f"B = {size}", tuple(f"{name}={size}" for name in names))
+
+
+ABLATIONS = {
+    "ar-loss": (
+        Arm("AR loss", (), (95.02, 6.75)),
+        Arm("no AR loss", ("loss.ar_weight=0.0",), (93.64, 6.96)),
+    ),
+    "mask-schedule": (
+        Arm("uniform", (), (95.02, 6.75)),
+        Arm("all", ("noise.mask_schedule=all",), (94.86, 6.66)),
+    ),
+    "block-size": tuple(map(block_arm, (8, 16, 24, 32))),
+}
+"""*Source*: sections 3 and 8; the first arm of the first two is the recipe as it is."""
+
+
+def main() -> None:
+    """Run the arms and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ablation", choices=[*ABLATIONS])
+    parser.add_argument("--out", type=Path, default=Path("runs/ablations"))
+    parser.add_argument("--set", action="append", default=[], dest="settings", help="section.key=value for every arm")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    rows = [start_row(args.settings, args.out)] + [arm_row(arm, args) for arm in ABLATIONS[args.ablation]]
+    table = as_table(rows)
+    report = {"ablation": args.ablation, "arms": rows}
+    (args.out / f"{args.ablation}.md").write_text(table + "\n", encoding="utf-8")
+    (args.out / f"{args.ablation}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(report, indent=1) if args.json else table)
+
+
+def start_row(settings: list[str], out: Path) -> dict[str, Any]:
+    """Read the validation crops with the weights that every arm starts from; kept in a file, since all share it."""
+    config = load_config(TrainConfig, RECIPE, settings)
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / "start.json"
+    if not file.is_file():
+        setup = new_setup(config)
+        model = setup.model.eval()
+        record = validate(model, setup.prompts, config.data, config.validation, setup.stop_ids, setup.mask_id)
+        file.write_text(json.dumps(record), encoding="utf-8")
+    return figures("start", json.loads(file.read_text(encoding="utf-8")), None)
+
+
+def arm_row(arm: Arm, args: argparse.Namespace) -> dict[str, Any]:
+    """Run an arm to its end, unless it is there already."""
+    # The recipe as it is belongs to several ablations and is run once.
+    name = "-".join(arm.settings).replace(".", "_").replace("=", "_") or "recipe"
+    folder = args.out / name
+    config = load_config(TrainConfig, RECIPE, [*args.settings, *arm.settings, f"train.folder={folder}"])
+    records = read_records(folder)
+    done = records and "val_tpf" in records[-1] and records[-1]["step"] >= config.train.steps
+    if not done:
+        run_training(config)
+        records = read_records(folder)
+    training = [record for record in records if "loss" in record]
+    losses = {name: training[-1][name] for name in ("ar", "diffusion") if training and name in training[-1]}
+    return {**figures(arm.name, records[-1], arm.paper), "steps": records[-1]["step"],
+            "samples": records[-1]["samples"], "last_losses": losses}  # fmt: skip
+
+
+def figures(name: str, record: dict[str, Any], paper: tuple[float, float] | None) -> dict[str, Any]:
+    """Return the row of an arm: the axes, Overall, TPF over all crops, accepted drafts and the paper's figures."""
+    quality = {
+        "text": 1.0 - record["val_ned"],
+        "table": record["val_teds_table"],
+        "formula": 1.0 - record["val_ned_formula"],
+    }
+    suffixes = ("", "_table", "_formula")
+    n_decoded, n_forwards = (sum(record[f"val_{part}{s}"] for s in suffixes) for part in ("n_decoded", "n_forwards"))
+    return {
+        "arm": name,
+        "overall": 100.0 * sum(quality.values()) / len(quality),
+        **quality,
+        "tpf": n_decoded / n_forwards,
+        "tpf_by_task": {task: record[f"val_tpf{s}"] for task, s in zip(quality, suffixes, strict=True)},
+        "identical": min(record[f"val_identical{s}"] for s in suffixes),
+        "paper": paper,
+    }
+
+
+def as_table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a Markdown table."""
+    lines = [
+        "| | Overall | text 1 - NED | table TEDS | formula 1 - NED | TPF | text / table / formula | paper Overall, TPF |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        by_task = " / ".join(f"{value:.2f}" for value in row["tpf_by_task"].values())
+        paper = "{:.2f}, {:.2f}".format(*row["paper"]) if row["paper"] else "-"
+        axes = " | ".join(f"{row[name]:.4f}" for name in ("text", "table", "formula"))
+        lines.append(f"| {row['arm']} | {row['overall']:.2f} | {axes} | {row['tpf']:.2f} | {by_task} | {paper} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""FinTabNet 1.0.0: tables of the annual reports of S&P 500 companies, as pages in PDF, with their HTML.
+
+The archive `fintabnet.tar.gz` is to be unpacked, since its lists name the pages in no order of theirs:
+
+    fintabnet/
+      FinTabNet_1.0.0_cell_train.jsonl, _val, _test    a JSON object a line: filename, split, table_id,
+                 bbox of the table, html: {structure: {tokens}, cells: [{tokens, bbox where not empty}]}
+      pdf/A/2003/page_26.pdf ...     company, year, page; a file holds one page
+
+Tokens are those of PubTabNet, without `<thead>`. Boxes are in PDF points, y upwards, in the page's media box.
+A table is cut out of its page drawn at the `dpi` of the conversion, with a margin. The lists `_table_` hold the same
+tables for detection and are not read. FinTabNet.c, its revision by the authors of PubTables-1M, has their layout.
+
+*Source*: github.com/microsoft/table-transformer (scripts/process_fintabnet.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pypdfium2 as pdfium
+from PIL import Image
+
+from gravityocr.errors import InputError
+from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, Unit
+from gravityocr.training.corpora.page_crops import MAX_PAGE_PX
+from gravityocr.training.corpora.published_files import json_lines, line_slices
+from gravityocr.training.corpora.region_shards import LabelledRegion, encode_picture
+from gravityocr.training.corpora.table_markup import annotated_table
+
+MARGIN_PT = 3.0
+_LIST = "FinTabNet_1.0.0_cell_{}.jsonl"
+_NAME = re.compile(r"(?:.*/)?(?P<company>[^/]+)/(?P<year>\d{4})/page_(?P<page>\d+)\.pdf")
+
+
+class FinTabNet:
+    """Converts FinTabNet; a unit is a slice of one of its lists."""
+
+    name = "fintabnet"
+
+    def __init__(self, config: ConversionConfig) -> None:
+        self.config = config
+
+    def units(self, root: Path) -> list[Unit]:
+        """List the slices.
+
+        *Raises*: InputError where the list of a split that is asked for is missing.
+        """
+        folder = root / "fintabnet" if (root / "fintabnet").is_dir() else root
+        splits = ("train",) if self.config.split == "train" else ("train", "val", "test")
+        units = []
+        for split in splits:
+            file = folder / _LIST.format(split)
+            if not file.is_file() or not (folder / "pdf").is_dir():
+                wanted = f"{file.name} and pdf/COMPANY/YEAR/page_N.pdf"
+                raise InputError(f"{root} is not FinTabNet: it must hold {wanted} (unpack fintabnet.tar.gz)")
+            slices = line_slices(file.stat().st_size)
+            units += [Unit(f"{split}-{number:04d}", (file,), part) for number, part in enumerate(slices)]
+        return units
+
+    def regions(self, unit: Unit) -> Iterator[LabelledRegion | Skipped]:
+        """Yield the tables of a slice."""
+        (file,) = unit.files
+        drawn: tuple[Path, _Page] | None = None
+        with file.open("rb") as stream:
+            for line in json_lines(stream, file.name, unit.part):
+                if isinstance(line, Skipped):
+                    yield line
+                    continue
+                where, row = line
+                name = str(row.get("filename"))
+                pdf = file.parent / "pdf" / name
+                try:
+                    found = _NAME.fullmatch(name)
+                    if found is None or ".." in name:
+                        raise InputError("unreadable name: it must be such as A/2003/page_26.pdf")
+                    if drawn is None or drawn[0] != pdf:
+                        drawn = pdf, _draw(pdf, self.config.dpi)
+                    yield self._region(found, drawn[1], row)
+                except InputError as error:
+                    yield Skipped(f"{where}, {name}", str(error))
+
+    def _region(self, found: re.Match[str], page: _Page, row: dict[str, object]) -> LabelledRegion:
+        table = annotated_table(row.get("html"))
+        box = page.box_px(row.get("bbox"))
+        crop = page.image.crop(box)
+        document, number = f"{found['company']}_{found['year']}", int(found["page"])
+        x0, y0, x1, y1 = (float(edge) for edge in box)
+        return LabelledRegion(
+            f"{self.name}/{document}/{number}/{row.get('table_id')}", encode_picture(crop), crop.width, crop.height,
+            "table", table.html(self.config.table_head), self.name, document, number, (x0, y0, x1, y1),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A drawn page: `origin_pt` is its left and upper edge in PDF coordinates, `scale` pixels per point."""
+
+    image: Image.Image
+    origin_pt: tuple[float, float]
+    scale: float
+
+    def box_px(self, bbox: object) -> tuple[int, int, int, int]:
+        """Return a box of the annotation in pixels, with its margin, inside the page."""
+        if not isinstance(bbox, list) or len(bbox) != 4 or not all(type(edge) in (int, float) for edge in bbox):
+            raise InputError(f"unreadable box: {str(bbox)[:60]}")
+        left, bottom, right, top = bbox
+        x_pt, y_pt = self.origin_pt
+        x0, x1 = (left - MARGIN_PT - x_pt) * self.scale, (right + MARGIN_PT - x_pt) * self.scale
+        y0, y1 = (y_pt - top - MARGIN_PT) * self.scale, (y_pt - bottom + MARGIN_PT) * self.scale
+        box = (
+            round(max(x0, 0)), round(max(y0, 0)),
+            round(min(x1, self.image.width)), round(min(y1, self.image.height)),
+        )  # fmt: skip
+        if left >= right or bottom >= top or box[0] >= box[2] or box[1] >= box[3]:
+            raise InputError(f"a box outside the page: {str(bbox)[:60]}")
+        return box
+
+
+def _draw(file: Path, dpi: int) -> _Page:
+    """Draw a page with all of its media box.
+
+    *Raises*: InputError where the file is missing, broken, too large or rotated.
+    """
+    if not file.is_file():
+        raise InputError(f"missing file: {file.name}")
+    try:
+        document = pdfium.PdfDocument(file)
+    except pdfium.PdfiumError as error:
+        raise InputError(f"unreadable page: {error}") from error
+    try:
+        page = document[0]
+        if page.get_rotation():
+            # How its boxes lie is nowhere said.
+            raise InputError("a rotated page")
+        left, bottom, right, top = page.get_mediabox()
+        page.set_cropbox(left, bottom, right, top)
+        scale = dpi / 72
+        if (right - left) * (top - bottom) * scale**2 > MAX_PAGE_PX:
+            raise InputError(f"too large a page: {right - left:.0f} x {top - bottom:.0f} pt")
+        image = page.render(scale=scale).to_pil().convert("RGB")
+        return _Page(image, (left, top), scale)
+    except pdfium.PdfiumError as error:
+        raise InputError(f"unreadable page: {error}") from error
+    finally:
+        document.close()

@@ -1,0 +1,125 @@
+"""DocLayNet from COCO files and pages in its layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.unit.training.corpora.page_fixtures import draw_paragraph, encoded, taken, text_page
+
+from gravityocr.document import Box
+from gravityocr.errors import InputError
+from gravityocr.pipeline.crops import cut
+from gravityocr.pipeline.source import SourceConfig, iter_pages
+from gravityocr.training.corpora import doclaynet
+from gravityocr.training.corpora.conversion import ConversionConfig
+from gravityocr.training.corpora.doclaynet import DocLayNet, coco_images
+
+HASHES = [f"{number:02x}" * 32 for number in range(4)]
+
+
+def image(number: int, **changes: object) -> dict[str, object]:
+    values = {
+        "id": number, "width": 1025, "height": 1025, "file_name": f"{HASHES[number]}.png",
+        "doc_category": "financial_reports", "collection": "ann_reports_00_04_fancy",
+        "doc_name": f"NASDAQ_FFIN_200{number // 2}.pdf", "page_no": 9 + number, "precedence": 0,
+    }  # fmt: skip
+    return {**values, **changes}
+
+
+def annotation(number: int) -> dict[str, object]:
+    box = [67.0, 112.0, 290.9, 13.7]
+    values = {"id": number, "image_id": 1, "category_id": 8, "bbox": box, "segmentation": [box], "area": 3974.0}
+    return {**values, "iscrowd": 0, "precedence": 0}
+
+
+def coco(images: list[object], *, images_last: bool = False) -> str:
+    parts = {"images": images, "annotations": [annotation(number) for number in range(40)]}
+    names = [*parts][::-1] if images_last else [*parts]
+    return json.dumps({"categories": [{"id": 1, "name": "Caption"}], **{name: parts[name] for name in names}}, indent=1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    page = encoded(text_page(1).resize((1025, 1025)))
+    (tmp_path / "PNG").mkdir()
+    for number, data in enumerate((page, page, page[:500])):
+        (tmp_path / "PNG" / f"{HASHES[number]}.png").write_bytes(data)
+    images = [image(number) for number in range(4)] + [image(0, precedence=1), image(1, file_name="../x.png")]
+    (tmp_path / "COCO").mkdir()
+    for name, listed in {"train": images, "val": images[:1], "test": images[:1]}.items():
+        (tmp_path / "COCO" / f"{name}.json").write_text(coco(listed), encoding="utf-8")
+    return tmp_path
+
+
+def test_units_are_slices_of_the_lists_but_never_of_the_test(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doclaynet, "UNIT_PAGES", 4)
+    names = [unit.name for unit in DocLayNet(ConversionConfig(split="all")).units(root)]
+    assert names == ["train-00000", "train-00001", "val-00000"]
+    converter = DocLayNet(ConversionConfig(layout="none"))
+    first, second = converter.units(root)
+    assert len(taken(converter, first)[0]) == 2
+    regions, skipped = taken(converter, second)
+    assert regions == [] and [item.where for item in skipped] == ["train.json, image 4", "train.json, image 5"]
+    with pytest.raises(InputError, match="COCO/train.json"):
+        converter.units(root / "COCO")
+
+
+def test_pages_become_regions_named_by_their_document(root: Path) -> None:
+    converter = DocLayNet(ConversionConfig())
+    regions, skipped = taken(converter, converter.units(root)[0])
+    assert [(region.doc_id, region.page) for region in regions] == [
+        ("NASDAQ_FFIN_2000.pdf", 9), ("NASDAQ_FFIN_2000.pdf", 10),
+    ]  # fmt: skip
+    assert regions[0].region_id == f"doclaynet/NASDAQ_FFIN_2000.pdf/{HASHES[0]}/0"
+    assert regions[0].target_origin == "pending"
+    kinds = [item.reason.split(":")[0] for item in skipped]
+    assert kinds == ["unreadable page", "missing file", "annotated again", "no name of a page"]
+
+
+def test_pages_are_drawn_from_their_pdf_where_it_is_there(root: Path, tmp_path: Path) -> None:
+    (root / "PDF").mkdir()
+    letter = Image.new("RGB", (1275, 1650), "white")
+    draw_paragraph(letter, 150, 200, 9)
+    letter.save(root / "PDF" / f"{HASHES[0]}.pdf", resolution=150)
+    (root / "PDF" / f"{HASHES[1]}.pdf").write_bytes(b"%PDF-1.4 broken")
+    config = ConversionConfig(dpi=100)
+    converter = DocLayNet(config)
+    (unit,) = converter.units(root)
+    assert unit.part == "PDF 0"
+    (region,), skipped = taken(converter, unit)
+    assert [item.reason.split(":")[0] for item in skipped[:3]] == ["unreadable page", "missing file", "missing file"]
+    (page,) = iter_pages(root / "PDF" / f"{HASHES[0]}.pdf", config=SourceConfig(dpi=100))
+    assert page.image.size == (850, 1100)
+    assert region.picture().convert("RGB").tobytes() == cut(page.image, Box(*region.bbox)).tobytes()
+
+
+@pytest.mark.parametrize("chunk", [101, 400, 1 << 20])
+@pytest.mark.parametrize("images_last", [False, True])
+def test_images_are_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, images_last: bool
+) -> None:
+    monkeypatch.setattr(doclaynet, "_CHUNK_CHARS", chunk)
+    images = [image(number % 4, id=number, doc_name='odd ],{ "name"') for number in range(30)]
+    file = tmp_path / "train.json"
+    file.write_text(coco(images, images_last=images_last), encoding="utf-8")
+    assert [*coco_images(file)] == images
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (coco([image(0), image(1)])[:500], "breaks off"),
+        ('{"images": [{"id": 1}, 7]}', "no record"),
+        ('{"images": [{"id": 1} x]}', "breaks off"),
+        ('{"annotations": []}', "no list 'images'"),
+        ("", "no list 'images'"),
+    ],
+)
+def test_broken_lists_are_named(tmp_path: Path, text: str, word: str) -> None:
+    file = tmp_path / "train.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=f"train.json.*{word}"):
+        [*coco_images(file)]

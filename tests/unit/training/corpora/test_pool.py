@@ -1,0 +1,233 @@
+"""Pools on disk: contents, reports, determinism, restarts after a kill, refusals; and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from gravityocr.cli import app
+from gravityocr.errors import ConfigError, InputError
+from gravityocr.training.corpora import pool, pool_index
+from gravityocr.training.corpora.mixture import MixtureConfig, SplitConfig
+from gravityocr.training.corpora.pool import PoolConfig, build_pool
+from gravityocr.training.corpora.region_shards import (
+    LabelledRegion,
+    RegionFile,
+    encode_picture,
+    region_files,
+    write_regions,
+)
+
+N_FILES, N_REGIONS = 4, 60
+CONFIG = PoolConfig(shard_regions=10, bucket_mb=1, buffer_mb=1, validation=SplitConfig(n_pages=20, share=0.2))
+TARGETS = {"text": "Line {} of a text", "table": "<table><tr><td>{}</td></tr></table>", "formula": "x^{{{}}}"}
+
+
+def make_region(number: int, **changes) -> LabelledRegion:
+    task = ("text", "text", "table", "formula")[number % 4]
+    pixels = np.random.default_rng(number).integers(0, 256, (24, 40), dtype=np.uint8)
+    values = {
+        "region_id": f"s/d{number // 5}/0/{number}", "image": encode_picture(Image.fromarray(pixels)), "width_px": 40,
+        "height_px": 24, "task": task, "target": TARGETS[task].format(number), "source": f"s{number % 2}",
+        "doc_id": f"d{number // 5}", "page": number % 3, "target_origin": ("annotation", "teacher")[number % 2],
+    }  # fmt: skip
+    return LabelledRegion(**{**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    for number in range(N_FILES):
+        regions = [make_region(number * N_REGIONS + i) for i in range(N_REGIONS)]
+        regions += [
+            make_region(0, region_id=f"copy {number}"),
+            make_region(1000 + 4 * number, target="over and over " * 30),
+        ]
+        write_regions(folder / f"part-{number}.regions.parquet", regions)
+    return folder
+
+
+@pytest.fixture
+def small_buckets(monkeypatch):
+    """Several buckets and several flushes, which pools of a few pictures would not have."""
+    monkeypatch.setattr(pool, "MEGABYTE", 20_000)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def order(folder: Path) -> list[str]:
+    return [region.region_id for file in region_files(folder) for region in RegionFile(file)]
+
+
+@pytest.mark.usefixtures("small_buckets")
+def test_a_pool_holds_what_its_report_says(inputs: Path, tmp_path: Path) -> None:
+    lines: list[str] = []
+    report = build_pool([inputs], tmp_path / "p", CONFIG, say=lines.append)
+    assert json.loads((tmp_path / "p" / "pool.json").read_text()) == report
+    n_read = N_FILES * (N_REGIONS + 2)
+    stages = report["stages"]
+    assert stages["read"] == n_read == sum(n for stage, n in stages.items() if stage != "read")
+    # Each file has a copy of the very first region, which stays, and one that repeats itself.
+    assert stages["duplicate"] == N_FILES and stages["removed"] == N_FILES
+    assert report["removed_by_reason"] == {"repetition": N_FILES}
+    assert [example["reason"] for example in report["examples"]] == ["repetition"] * N_FILES
+    sides = {name: [region for file in region_files(tmp_path / "p" / name) for region in RegionFile(file)]
+             for name in ("train", "validation")}  # fmt: skip
+    for name, regions in sides.items():
+        assert len(regions) == stages[name] == report["splits"][name]["n_regions"]
+        documents = {(region.source, region.doc_id) for region in regions}
+        pages = {(region.source, region.doc_id, region.page) for region in regions}
+        assert report["splits"][name]["n_documents"] == len(documents)
+        assert report["splits"][name]["n_pages"] == len(pages)
+    assert not {(r.source, r.doc_id) for r in sides["train"]} & {(r.source, r.doc_id) for r in sides["validation"]}
+    n_tasks = {task: sum(region.task == task for region in sides["train"]) for task in TARGETS}
+    assert n_tasks == {task: tally["taken"] for task, tally in report["mixture"].items()}
+    assert n_tasks["table"] == n_tasks["formula"] and abs(n_tasks["text"] - 3 * n_tasks["table"]) <= 1.5
+    assert sum(group["read"] for group in report["groups"]) == n_read
+    # Regions are the ones that were put in, pictures and all.
+    known = {region.region_id: region for file in region_files(inputs) for region in RegionFile(file)}
+    assert all(known[region.region_id] == region for regions in sides.values() for region in regions)
+    sizes = [len(RegionFile(file)) for file in region_files(tmp_path / "p" / "train")]
+    assert {*sizes[:-1]} == {10} and 0 < sizes[-1] <= 10
+    assert any("4 of 4" in line for line in lines) and any("buckets" in line for line in lines)
+    assert not (tmp_path / "p" / ".unfinished").exists()
+
+
+@pytest.mark.usefixtures("small_buckets")
+def test_the_seed_decides_and_buckets_do_not(inputs: Path, tmp_path: Path, monkeypatch) -> None:
+    build_pool([inputs], tmp_path / "a", CONFIG)
+    build_pool([inputs], tmp_path / "b", CONFIG)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    monkeypatch.undo()
+    build_pool([inputs], tmp_path / "one-bucket", CONFIG)
+    assert contents(tmp_path / "a") == contents(tmp_path / "one-bucket")
+    build_pool([inputs], tmp_path / "c", PoolConfig(seed=1, shard_regions=10, validation=CONFIG.validation))
+    assert order(tmp_path / "a" / "train") != order(tmp_path / "c" / "train")
+
+
+def test_processes_do_not_change_the_pool(inputs: Path, tmp_path: Path) -> None:
+    build_pool([inputs], tmp_path / "a", CONFIG)
+    build_pool([inputs], tmp_path / "b", CONFIG, processes=2)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture(scope="module")
+def whole(inputs: Path, tmp_path_factory) -> dict[str, bytes]:
+    """The pool of a run that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pool, "MEGABYTE", 20_000)
+        build_pool([inputs], folder, CONFIG)
+    return contents(folder)
+
+
+@pytest.mark.usefixtures("small_buckets")
+@pytest.mark.parametrize("survived", [0, 3, 4, 9, 17, 33])
+def test_a_killed_run_goes_on_and_gives_the_same_pool(
+    inputs: Path, whole, tmp_path: Path, monkeypatch, survived: int
+) -> None:
+    left = [survived]
+
+    def until_killed(function):
+        def call(*arguments, **named):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return function(*arguments, **named)
+
+        return call
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(pool_index.np, "savez", until_killed(np.savez))
+        patched.setattr(pool, "write_regions", until_killed(write_regions))
+        build_pool([inputs], tmp_path, CONFIG)
+    assert not (tmp_path / "pool.json").exists()
+    filtered = []
+    with monkeypatch.context() as patched:
+        judge = pool_index.removal_of
+        patched.setattr(pool_index, "removal_of", lambda *given: filtered.append(given) or judge(*given))
+        build_pool([inputs], tmp_path, CONFIG)
+    # What was done is not done again.
+    assert len(filtered) == (N_FILES - min(survived, N_FILES)) * (N_REGIONS + 2)
+    assert contents(tmp_path) == whole
+
+
+def test_a_finished_pool_is_not_overwritten_unasked(inputs: Path, tmp_path: Path) -> None:
+    build_pool([inputs], tmp_path, CONFIG)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match=r"holds a finished pool.*--overwrite"):
+        build_pool([inputs], tmp_path, CONFIG)
+    assert contents(tmp_path) == before
+    (tmp_path / "mine.txt").write_text("keep")
+    build_pool([inputs], tmp_path, PoolConfig(seed=3, shard_regions=200), overwrite=True)
+    assert len(region_files(tmp_path / "train")) == 1 and (tmp_path / "mine.txt").read_text() == "keep"
+
+
+def test_an_unfinished_pool_of_other_settings_is_refused(inputs: Path, tmp_path: Path, monkeypatch) -> None:
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(pool, "plan_pool", _raise)
+        build_pool([inputs], tmp_path, CONFIG)
+    with pytest.raises(ConfigError, match="unfinished pool of other inputs or settings"):
+        build_pool([inputs], tmp_path, PoolConfig(seed=5))
+    build_pool([inputs], tmp_path, CONFIG)
+
+
+def _raise(*_):
+    raise Killed
+
+
+def test_places_that_cannot_hold_a_pool_are_refused(inputs: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no region file"):
+        build_pool([tmp_path], tmp_path / "p", CONFIG)
+    with pytest.raises(ConfigError, match="holds the input"):
+        build_pool([inputs], inputs, CONFIG)
+    (tmp_path / "p" / "train").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="no part of a pool"):
+        build_pool([inputs], tmp_path / "p", CONFIG)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        build_pool([inputs], tmp_path / "file" / "p", CONFIG)
+
+
+def test_a_broken_input_is_named(inputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "bad.regions.parquet").write_bytes(b"junk")
+    with pytest.raises(InputError, match=r"bad\.regions\.parquet"):
+        build_pool([inputs, tmp_path / "in"], tmp_path / "p", CONFIG)
+
+
+def test_nothing_left_is_told(tmp_path: Path) -> None:
+    write_regions(tmp_path / "in" / "a.regions.parquet", [make_region(0, target="", target_origin="pending")])
+    with pytest.raises(InputError, match="no text region is left"):
+        build_pool([tmp_path / "in"], tmp_path / "p", CONFIG)
+
+
+def test_the_command_makes_a_pool_and_prints_its_report(inputs: Path, tmp_path: Path) -> None:
+    config = tmp_path / "pool.toml"
+    config.write_text("seed = 7\n[mixture]\ntable = 0.0\n[filters.length]\ntext = [1, 100000]\n")
+    arguments = ["data", "pool", str(inputs), "--out", str(tmp_path / "p"), "--config", str(config)]
+    done = CliRunner().invoke(app, [*arguments, "--set", "filters.check_repetition=false", "--json"])
+    report = json.loads(done.stdout)
+    assert done.exit_code == 0 and report["seed"] == 7 and report["stages"]["removed"] == 0
+    assert report["mixture"]["table"]["taken"] == 0 and report["mixture"]["text"]["wanted"] == 0.75
+    assert report["settings"]["filters"]["length"]["text"] == [1, 100000]
+    again = CliRunner().invoke(app, [*arguments, "--overwrite"])
+    assert "repetition         4" in again.stdout and "wanted 75.0 %" in again.stdout
+    wrong = CliRunner().invoke(app, [*arguments, "--set", "mixture.tables=1"])
+    assert isinstance(wrong.exception, ConfigError) and "did you mean" in str(wrong.exception)
+
+
+def test_mixtures_of_one_task_need_no_other(inputs: Path, tmp_path: Path) -> None:
+    report = build_pool([inputs], tmp_path, PoolConfig(mixture=MixtureConfig(1.0, 0.0, 0.0)))
+    assert {group["task"] for group in report["groups"] if group["train"]} == {"text"}
