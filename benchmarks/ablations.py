@@ -3,7 +3,7 @@
     python -m benchmarks.ablations ar-loss --out runs/ablations --set data.pool=pools/nano
     python -m benchmarks.ablations mask-schedule | block-size
 
-Every arm is a run of `recipes/nano-ablation.toml` from the same start over the same rows, in a folder of its own; an arm
+Every arm is a run of `recipes/nano-ablation.toml` from the same start over the same rows, in a folder of its own; one
 that is finished is not run again, one that was stopped goes on. Quality is read by the AR path and TPF by
 self-speculation, over the pool's validation split. Overall is 100 times the mean of 1 - NED of text, TEDS of tables and
 1 - NED of formulas (the paper's has CDM there); the paper's own figures stand beside ours and are another network's.
@@ -126,7 +126,7 @@ def figures(name: str, record: dict[str, Any], paper: tuple[float, float] | None
 def as_table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a Markdown table."""
     lines = [
-        "| | Overall | text 1 - NED | table TEDS | formula 1 - NED | TPF | text / table / formula | paper Overall, TPF |",
+        "| | Overall | text 1 - NED | table TEDS | formula 1 - NED | TPF | text / table / formula | paper |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

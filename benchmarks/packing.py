@@ -89,14 +89,14 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         "samples_per_s": rates,
         "loss_difference": max(abs(a - b) / abs(b) for a, b in pairs),
         "tokens": token_figures(rows),
-        "mixture": dict(Counter(files_task(source, samples) for samples in rows for samples in samples)),
+        "mixture": dict(Counter(task_of(source, sample) for samples in rows for sample in samples)),
         "boundary": "vision tower (each crop once), decoder, loss, backward; medians of processor time",
         "settings": {key: value for key, value in vars(args).items() if key != "json"},
         "machine": {"processor": platform.processor() or platform.machine(), "torch": torch.__version__},
     }
 
 
-def files_task(source: RegionSource, sample: Sample) -> str:
+def task_of(source: RegionSource, sample: Sample) -> str:
     """Tell the task of a sample by its prompt."""
     tokens = source.prompts.tokenizer.decode(sample.prompt.ids.tolist(), skip_special_tokens=False)
     return next(task for task in ("Text", "Table", "Formula") if f"{task} Recognition:" in tokens).lower()
@@ -172,7 +172,8 @@ def figures(values: Sequence[int]) -> dict[str, float]:
 
 
 def as_text(report: dict[str, object]) -> str:
-    return "\n".join(f"{key}: {json.dumps(value) if isinstance(value, dict) else value}" for key, value in report.items())
+    lines = [f"{key}: {json.dumps(value) if isinstance(value, dict) else value}" for key, value in report.items()]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

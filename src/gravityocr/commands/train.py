@@ -23,7 +23,7 @@ def train(
         Path | None, typer.Option(help="Train only the sequential draft head of this checkpoint folder.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print settings, steps, tokens, memory and what is missing; train nothing.")
+        bool, typer.Option("--dry-run", help="Print settings, tokens, memory and what is missing; train nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -32,7 +32,7 @@ def train(
     if dry_run:
         from gravityocr.commands.dry_run import plan_of, plan_text
 
-        plan = plan_of(resolved)
+        plan = plan_of(resolved, config)
         typer.echo(json.dumps(plan, indent=1) if as_json else plan_text(plan))
         return
     if draft_head is not None:

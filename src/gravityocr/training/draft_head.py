@@ -16,9 +16,9 @@ from gravityocr.errors import CheckpointError, ConfigError
 from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
 from gravityocr.model.draft_head import DraftHead, save_draft_head
 from gravityocr.model.prompt import token_id
-from gravityocr.training.launch import check_writable
 from gravityocr.training.attention import segment_attention
 from gravityocr.training.joint import RowData
+from gravityocr.training.launch import check_writable
 from gravityocr.training.losses import packed_hidden
 from gravityocr.training.nano import EOS_TOKEN
 from gravityocr.training.optimizer import rate_share

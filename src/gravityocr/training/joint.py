@@ -59,7 +59,9 @@ class JointModule(nn.Module):
         self.attention: AttentionKind = attention
         self.bf16 = bf16
 
-    def forward(self, data: RowData, scale: TargetScale, auxiliary_scale: float, vision_only: bool) -> dict[str, Tensor]:
+    def forward(
+        self, data: RowData, scale: TargetScale, auxiliary_scale: float, vision_only: bool
+    ) -> dict[str, Tensor]:
         """Return the scaled loss of a row and its parts.
 
         `auxiliary_scale` is this row's share of the step, which the auxiliary losses, means over the row, count.
@@ -68,8 +70,7 @@ class JointModule(nn.Module):
         with torch.autocast(device.type, torch.bfloat16, enabled=self.bf16):
             if not data.samples:
                 return {"loss": self._nothing()}
-            before, features = self.model.encode_images([sample.prompt for sample in data.samples])
-            del before
+            _, features = self.model.encode_images([sample.prompt for sample in data.samples])
             record = self._glyph_record(features, data)
             auxiliary = record.get("auxiliary", features.new_zeros(()))
             if not vision_only:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import socket
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def run_training(config: TrainConfig) -> dict[str, Any] | None:
             return None
     else:
         # What is wrong with the settings, the state or the data is told here, before any process starts.
-        Trainer(config)
+        Trainer(replace(config, train=replace(run, n_processes=1)))
         try:
             multiprocessing.spawn(_worker, (config, _free_port()), nprocs=run.n_processes)
         except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:

@@ -31,7 +31,8 @@ class RunConfig:
 
     `base` names the checkpoint that is adapted: network, tokenizer and image settings are its own. Without it the
     network is new, and `start_from` (the folder of a run, or a checkpoint) may give it weights. `freeze` names parts
-    that stay as they are. `attention` is `auto`: FlexAttention on a GPU, segment by segment on a CPU. Validation and
+    that stay as they are. Held-out crops are read every `validate_every_s` seconds and every `validate_every` steps,
+    and at the end. `attention` is `auto`: FlexAttention on a GPU, segment by segment on a CPU. Validation and
     export take the running mean of the weights where `ema`, its decay per step, is above 0. The checkpoint names
     `export_block_size` (None is the trained one) as its `bd_size`, and claims `tasks`.
     """
@@ -56,14 +57,14 @@ class RunConfig:
     tensorboard: bool = False
     log_every: int = 20
     save_every_s: float = 120.0
-    validate_every_s: float = 600.0
+    validate_every_s: float | None = 600.0
     validate_every: int | None = None
     export_block_size: int | None = None
     tasks: tuple[Task, ...] = ("text",)
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "train.", optional=("budget_s", "export_block_size", "validate_every"), seed=(0, 2**63 - 1),
+            self, "train.", optional=("budget_s", "export_block_size", "validate_every", "validate_every_s"), seed=(0, 2**63 - 1),
             steps=(1, 10**9), budget_s=(1e-3, 1e9), n_processes=(1, 256), n_workers=(0, 256), n_samples=(1, 10**6),
             accumulation=(1, 10**6), vision_only=(0.0, 1.0), ema=(0.0, 0.999999), log_every=(1, 10**9),
             save_every_s=(0.0, 1e9), validate_every_s=(0.0, 1e9), validate_every=(1, 10**9),
@@ -108,7 +109,7 @@ class TrainConfig:
         if self.glyphs.any and self.data.pool is not None:
             raise ConfigError("glyphs: regions of data.pool have no places of glyphs; set all its weights to 0")
         if self.glyphs.guide_weight and self.train.activation_checkpointing:
-            raise ConfigError("glyphs.guide_weight does not go with train.activation_checkpointing; set one of them off")
+            raise ConfigError("glyphs.guide_weight does not go with train.activation_checkpointing; set one off")
         if self.glyphs.guide_weight and self.train.attention_kind == "flex":
             raise ConfigError("glyphs.guide_weight needs the scores; set train.attention to segments or dense")
         if self.train.vision_only and not self.glyphs.glyph_weight:

@@ -49,23 +49,24 @@ class RunLog:
                 if isinstance(value, (int, float)):
                     self._board.add_scalar(key.replace("val_", "validation/"), value, int(head["step"]))
 
-    def skip(self, step: int, skipped: Sequence[SkippedSample]) -> None:
-        """Name samples that are not trained on."""
-        if not skipped:
-            return
-        for one in skipped[:3]:
-            print(f"skipped {one.name}: {one.reason}", file=sys.stderr, flush=True)
-        if len(skipped) > 3:
-            print(f"... and {len(skipped) - 3} more, see {self.folder / SKIPPED_FILE}", file=sys.stderr, flush=True)
-        with (self.folder / SKIPPED_FILE).open("a", encoding="utf-8") as file:
-            for one in skipped:
-                entry = {"step": step, "name": one.name, "reason": one.reason}
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-
     def close(self) -> None:
         """Write what TensorBoard still holds."""
         if self._board is not None:
             self._board.close()
+
+
+def note_skipped(folder: Path, step: int, skipped: Sequence[SkippedSample]) -> None:
+    """Name samples that are not trained on; every process of a run adds its own to the same file."""
+    if not skipped:
+        return
+    for one in skipped[:3]:
+        print(f"skipped {one.name}: {one.reason}", file=sys.stderr, flush=True)
+    if len(skipped) > 3:
+        print(f"... and {len(skipped) - 3} more, see {folder / SKIPPED_FILE}", file=sys.stderr, flush=True)
+    entries = [{"step": step, "name": one.name, "reason": one.reason} for one in skipped]
+    lines = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+    with (folder / SKIPPED_FILE).open("a", encoding="utf-8") as file:
+        file.write(lines)
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

@@ -45,9 +45,9 @@ class DataConfig:
     """Where the samples come from: a pool of regions, or synthetic crops.
 
     `pool` is a folder that `gravityocr data pool` wrote (`sample` is the shipped one). Without it crops are drawn:
-    `folder` holds the fonts, the corpus and the shards; the rest says how fast crops become difficult. What the shares of `shards` leave are text crops, drawn on the fly. Difficulty rises from 0 to 1 over
-    `n_ramp_samples`, beginning when the glyph accuracy passes `ramp_from`. Samples with a longer target than
-    `max_target_tokens` are left out.
+    `folder` holds the fonts, the corpus and the shards; what the shares of `shards` leave are text crops, drawn on the
+    fly. Difficulty rises from 0 to 1 over `n_ramp_samples`, beginning when the glyph accuracy passes `ramp_from`.
+    Samples with a longer target than `max_target_tokens` are left out.
     """
 
     pool: str | None = None
@@ -84,6 +84,10 @@ class RowSource(Protocol):
         ...
 
 
+SyntheticTicket = tuple[tuple[int, int], ...]
+"""The step and the number within the step of each row."""
+
+
 class SyntheticSource:
     """Draw, tokenize and corrupt synthetic crops."""
 
@@ -109,12 +113,12 @@ class SyntheticSource:
         # Shared, so that loader workers see it rise.
         self.difficulty = torch.zeros(()).share_memory_()
 
-    def tickets(self, first_step: int, rank: int, world: int, accumulation: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    def tickets(self, first_step: int, rank: int, world: int, accumulation: int) -> Iterator[SyntheticTicket]:
         """Return the step and the number of each row of a process."""
         for step in count(first_step):
             yield tuple((step, rank + world * micro) for micro in range(accumulation))
 
-    def rows(self, ticket: tuple[tuple[int, int], ...]) -> tuple[RowData, ...]:
+    def rows(self, ticket: SyntheticTicket) -> tuple[RowData, ...]:
         """Draw the rows of a ticket."""
         return tuple(self.row([self.seed, *place], self.n_samples, float(self.difficulty)) for place in ticket)
 

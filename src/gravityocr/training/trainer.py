@@ -19,13 +19,14 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from gravityocr.config import dump_config
-from gravityocr.errors import CheckpointError
+from gravityocr.errors import CheckpointError, ConfigError
+from gravityocr.training.cost import batch_stats, model_flops, peak_flops
 from gravityocr.training.joint import JointModule, RowData, SkippedSample, checkpoint_activations
 from gravityocr.training.losses import TargetScale, target_scale
 from gravityocr.training.optimizer import build_optimizers, freeze, rate_share, set_rates
 from gravityocr.training.parallel import Parallel
 from gravityocr.training.run_config import Progress, TrainConfig
-from gravityocr.training.run_log import RunLog
+from gravityocr.training.run_log import RunLog, note_skipped
 from gravityocr.training.setup import NetworkSetup, build_source, new_setup
 from gravityocr.training.sources import RowSource
 from gravityocr.training.state import load_state, save_state
@@ -34,6 +35,8 @@ from gravityocr.training.warm_start import start_from
 from gravityocr.training.weight_average import WeightAverage
 
 MAX_STEP_S = 60.0
+PARTS = ("loss", "ar", "diffusion", "glyph", "index", "glyph_accuracy", "guide")
+"""What a row's forward may return."""
 MAX_LOST_STEPS = 20
 """Steps in a row whose gradient is not finite, after which a run gives up."""
 
@@ -56,6 +59,9 @@ class Trainer:
         run = config.train
         self.folder = Path(run.folder)
         self.parallel = Parallel(run)
+        if self.parallel.world != run.n_processes:
+            n_started = self.parallel.world
+            raise ConfigError(f"train.n_processes is {run.n_processes}, but {n_started} were started; set it to that")
         self.setup: NetworkSetup = new_setup(config)
         self.model = self.setup.model.to(self.parallel.device)
         freeze(self.model, run.freeze)
@@ -75,6 +81,8 @@ class Trainer:
         load_state(self)
         self.source = build_source(config, self.setup, self.parallel)
         self.log = RunLog(self.folder, run.tensorboard) if self.parallel.rank == 0 else None
+        on_gpu = self.parallel.device.type == "cuda"
+        self._peak_flops = peak_flops(torch.cuda.get_device_name(self.parallel.device)) if on_gpu else None
         self._clock = time.monotonic()
         self._n_lost = 0
 
@@ -92,7 +100,7 @@ class Trainer:
         if self.log:
             (self.folder / "config.toml").write_text(dump_config(self.config), encoding="utf-8")
             if progress.step == 0:
-                self.log.skip(0, self.setup.skipped)
+                note_skipped(self.folder, 0, self.setup.skipped)
         self.source.set_difficulty(progress.difficulty(self.config.data))
         saved = validated = progress.elapsed_s
         began, n_first, tokens_first = progress.elapsed_s, progress.step, progress.n_tokens
@@ -108,10 +116,10 @@ class Trainer:
             if progress.elapsed_s - saved > run.save_every_s:
                 save_state(self)
                 saved = progress.elapsed_s
-            due = progress.elapsed_s - validated > run.validate_every_s
-            if due or (run.validate_every is not None and progress.step % run.validate_every == 0):
+            if self._validation_is_due(progress.elapsed_s - validated) and self.share_done < 1.0:
                 self.write(self.validate())
                 validated = progress.elapsed_s
+            self._clock = time.monotonic()
         save_state(self)
         figures = self.validate()
         self.write(figures)
@@ -121,6 +129,11 @@ class Trainer:
         self.parallel.wait()
         rate = (progress.n_tokens - tokens_first) / max(1e-9, progress.elapsed_s - began)
         return {**record, **figures, "tokens_per_s": round(rate, 1)}
+
+    def _validation_is_due(self, since_s: float) -> bool:
+        run = self.config.train
+        by_time = run.validate_every_s is not None and since_s > run.validate_every_s
+        return by_time or (run.validate_every is not None and self.progress.step % run.validate_every == 0)
 
     def _eta_s(self, began_s: float, first_step: int) -> float | None:
         run, progress = self.config.train, self.progress
@@ -160,6 +173,10 @@ class Trainer:
             progress.glyph_accuracy += 0.05 * (record["glyph_accuracy"] - progress.glyph_accuracy)
         if progress.ramp_start < 0 and progress.glyph_accuracy > self.config.data.ramp_from:
             progress.ramp_start = progress.n_samples
+        if self._peak_flops is not None:
+            flops = [model_flops(self.model.config, batch_stats(row.samples), self.config.train.freeze) for row in rows]
+            peak = self._peak_flops * self.parallel.world * max(spent, 1e-9)
+            record["mfu"] = self.parallel.sum([sum(flops)])[0] / peak
         return {**record, "tokens_per_s": round(record["n_tokens"] / max(spent, 1e-9), 1)}
 
     def step(self, rows: Sequence[RowData]) -> dict[str, Any]:
@@ -184,8 +201,10 @@ class Trainer:
         if self.ema:
             self.ema.update(self.model)
         n_skipped = self._tell_skipped(skipped)
-        names = [*totals]
-        sums = dict(zip(names, parallel.sum([totals[name] for name in names]), strict=True))
+        # All parts in every process: one whose rows have lost all their samples has no part but the loss.
+        known = [*(totals.get(name, 0.0) for name in PARTS), *(float(name in totals) for name in PARTS)]
+        values = parallel.sum(known)
+        sums = {name: values[i] for i, name in enumerate(PARTS) if values[len(PARTS) + i]}
         n_rows = len(rows) * parallel.world
         record = {"loss": sums.pop("loss")}
         for name, count in (("ar", n_ar), ("diffusion", n_diffusion)):
@@ -224,10 +243,7 @@ class Trainer:
             )
 
     def _tell_skipped(self, skipped: Sequence[SkippedSample]) -> int:
-        if self.log:
-            self.log.skip(self.progress.step, skipped)
-        elif skipped:
-            print(*(f"process {self.parallel.rank} skipped {one.name}: {one.reason}" for one in skipped), sep="\n")
+        note_skipped(self.folder, self.progress.step + 1, skipped)
         return int(self.parallel.sum([len(skipped)])[0])
 
     def write(self, record: dict[str, Any], eta_s: float | None = None) -> None:

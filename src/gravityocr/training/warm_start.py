@@ -119,5 +119,6 @@ def _read_state(file: Path) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
         if not all(isinstance(value, Tensor) and value.dim() for value in [*weights.values(), *head_weights.values()]):
             raise TypeError("its weights are no tensors")
     except STATE_ERRORS as error:
-        raise CheckpointError(f"train.start_from: {file} cannot be read ({error}); name a run or a checkpoint") from error
+        what = f"train.start_from: {file} cannot be read ({error})"
+        raise CheckpointError(f"{what}; name a run or a checkpoint") from error
     return weights, head_weights

@@ -200,6 +200,21 @@ def test_an_empty_folder(tmp_path: Path) -> None:
     assert not any(check.ok for check in found.values())
 
 
+@pytest.mark.parametrize(
+    ("key", "wrong"), [("tie_word_embeddings", 0), ("image_start_token_id", None), ("video_token_id", [1])]
+)
+def test_a_config_that_only_the_stock_class_refuses(folder: Path, key: str, wrong: Any) -> None:
+    pytest.importorskip("transformers", reason="transformers is the oracle; install the extra 'dev'")
+    edit_json(folder / "config.json", lambda raw: raw.update({key: wrong}))
+    found = checks(folder)
+    assert found["stock_transformers"].ok is False and found["ar_forward"].ok is True
+
+
+def test_a_checkpoint_that_claims_no_task(folder: Path) -> None:
+    edit_json(folder / "block_diffusion.json", lambda raw: raw.update(tasks=[]))
+    assert checks(folder)["ar_forward"].ok is True
+
+
 # --- damage at random
 
 

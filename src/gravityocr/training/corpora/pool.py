@@ -284,7 +284,7 @@ def _scatter(job: _ScatterJob) -> None:
 
 def _flush(folder: Path, held: dict[int, list[LabelledRegion]], names: Sequence[str], turn: int) -> None:
     for bucket, regions in held.items():
-        write_regions(folder / f"{names[bucket]}-{turn:06d}{_SCATTERED}", regions)
+        write_regions(folder / names[bucket] / f"{turn:06d}{_SCATTERED}", regions)
     held.clear()
 
 
@@ -310,14 +310,13 @@ def _gather(job: _GatherJob) -> None:
     bucket, size = job.bucket, job.shard_regions
     starts = range(0, bucket.size, size)
     shards = [job.out / bucket.split / f"pool-{(bucket.start + start) // size:05d}{SUFFIX}" for start in starts]
-    scattered = [sorted(folder.glob(f"{bucket.name}-*{_SCATTERED}")) for folder in job.folders]
+    scattered = [sorted((folder / bucket.name).glob(f"*{_SCATTERED}")) for folder in job.folders]
     if not all(shard.exists() for shard in shards):
         regions: list[LabelledRegion | None] = [None] * bucket.size
         for files, places in zip(scattered, job.places, strict=True):
             found = [region for file in files for region in RegionFile(file)]
             if len(found) != len(places):
-                folder = files[0].parent if files else job.out
-                raise InputError(f"{folder} lacks regions of the unfinished pool; begin anew with --overwrite")
+                raise InputError(f"{job.out} lacks regions of the unfinished pool; begin anew with --overwrite")
             for place, region in zip(places.tolist(), found, strict=True):
                 regions[place] = region
         for start, shard in zip(starts, shards, strict=True):

@@ -64,7 +64,7 @@ def _cost(axes: Any, figures: RegionFigures, config: StatsConfig) -> None:
 
 def _histogram(axes: Any, figures: RegionFigures, name: str, limit: int, what: str) -> None:
     values = np.maximum(figures.of(name), 1)
-    edges = np.geomspace(values.min(initial=1), max(values.max(initial=1), limit) + 1, _BINS)
+    edges = np.geomspace(values.min(initial=limit), max(values.max(initial=1), limit) + 1, _BINS)
     for task in TASKS:
         mine = figures.of(name, task)
         if len(mine):

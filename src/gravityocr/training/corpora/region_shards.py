@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -173,16 +174,24 @@ class RegionFile:
 
     def columns(self, *names: str) -> dict[str, list[Any]]:
         """Return some columns of all regions, without reading the others."""
-        return cast("dict[str, list[Any]]", self._parquet.read(columns=[*names]).to_pydict())
+        with _named(self.file):
+            return cast("dict[str, list[Any]]", self._parquet.read(columns=[*names]).to_pydict())
 
     def _read_group(self, group: int) -> list[LabelledRegion]:
-        import pyarrow as pa
-
-        try:
+        with _named(self.file):
             records = self._parquet.read_row_group(group, use_threads=False).to_pylist()
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{self.file} is broken ({error}); make it again with gravityocr data convert") from error
         return [_region(self.file, record) for record in records]
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Name the file where its contents are broken."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file} is broken ({error}); make it again with gravityocr data convert") from error
 
 
 def _open(file: Path) -> ParquetFile:

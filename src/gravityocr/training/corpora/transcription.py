@@ -178,8 +178,9 @@ class _Run:
     async def _wait(self) -> None:
         """Wait for one of the tasks; what it raised is raised here."""
         done, self._tasks = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        errors = [error for task in done if (error := task.exception()) is not None]  # asks all: none stays unheard
+        for error in errors:
+            raise error
 
     async def _ask(self, servers: ChatServers, shard: _Shard, number: int, region: LabelledRegion) -> None:
         transcript = await servers.transcribe(region.image, region.task)

@@ -231,3 +231,12 @@ def test_the_command_makes_a_pool_and_prints_its_report(inputs: Path, tmp_path: 
 def test_mixtures_of_one_task_need_no_other(inputs: Path, tmp_path: Path) -> None:
     report = build_pool([inputs], tmp_path, PoolConfig(mixture=MixtureConfig(1.0, 0.0, 0.0)))
     assert {group["task"] for group in report["groups"] if group["train"]} == {"text"}
+
+
+def test_lost_parts_of_an_unfinished_pool_are_told(inputs: Path, tmp_path: Path, monkeypatch) -> None:
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(pool, "_gather", _raise)
+        build_pool([inputs], tmp_path, CONFIG)
+    next((tmp_path / ".unfinished" / "scatter").rglob("*.scattered")).unlink()
+    with pytest.raises(InputError, match=r"lacks regions of the unfinished pool.*--overwrite"):
+        build_pool([inputs], tmp_path, CONFIG)
