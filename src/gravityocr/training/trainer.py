@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from gravityocr.config import dump_config
 from gravityocr.errors import CheckpointError, ConfigError
+from gravityocr.training.card import write_card
 from gravityocr.training.cost import batch_stats, model_flops, peak_flops
 from gravityocr.training.joint import JointModule, RowData, SkippedSample, checkpoint_activations
 from gravityocr.training.losses import TargetScale, target_scale
@@ -125,6 +126,7 @@ class Trainer:
         self.write(figures)
         if self.log:
             self.setup.export(self.folder / "checkpoint", self.model, self.config, self._averaged())
+            write_card(self.folder / "checkpoint", self.folder)
             self.log.close()
         self.parallel.wait()
         rate = (progress.n_tokens - tokens_first) / max(1e-9, progress.elapsed_s - began)
