@@ -13,6 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 data=${GPU_DATA:-.gpu_data}
 python=${PYTHON:-python3}
+wheels=(rapidfuzz pylatexenc accelerate packaging pyyaml)
 case "${1:-}" in
 prepare)
     shards=${2:?usage: gpu_train.sh prepare SHARDS}
@@ -28,10 +29,11 @@ prepare)
         [ -n "$(ls "$data/shards/$kind")" ] || { echo "no shard of $shards/$kind fits: raise SHARD_MIB" >&2; exit 2; }
     done
     PYTHONPATH=src "$python" scripts/prepare_data.py --out "$data"
-    # The GPU machine has no rapidfuzz and fetches nothing.
+    # The GPU machine has none of these and fetches nothing; packaging and pyyaml are what accelerate imports.
+    rm -rf "$data/wheels"
     "$python" -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 \
-        -d "$data/wheels" rapidfuzz
+        -d "$data/wheels" "${wheels[@]}"
     du -sh "$data"
     ;;
 run)
@@ -41,8 +43,8 @@ run)
     [ -f "$data/fonts.json" ] || { echo "no $data/: run 'scripts/gpu_train.sh prepare' first and carry it" >&2; exit 2; }
     mkdir -p "$out"
     run=$(mktemp -d)
-    "$python" -c "import rapidfuzz" 2>/dev/null ||
-        "$python" -m pip install -q --no-index --no-deps --target "$run/site" "$data"/wheels/rapidfuzz-*.whl
+    "$python" -c "import rapidfuzz, pylatexenc, accelerate" 2>/dev/null ||
+        "$python" -m pip install -q --no-index --no-deps --target "$run/site" "$data"/wheels/*.whl
     PYTHONPATH="src:$run/site" "$python" -u scripts/gpu_train.py --data "$data" --run "$run" --device "$device" --budget-s "$budget"
     cp "$run/log.jsonl" "$out/log.jsonl"
     tar -C "$run" -czf "$run/nano.tar.gz" checkpoint

@@ -1,4 +1,4 @@
-"""How many processes share a step changes neither its loss nor its gradient: two over gloo against one that accumulates."""
+"""The number of processes changes neither loss nor gradient: two over gloo against one that accumulates."""
 
 from __future__ import annotations
 

@@ -200,7 +200,9 @@ def test_planning_packing_and_accumulation_change_nothing(
     """Planned rows, or one sample at a time: the same sums, the same loss and the same gradients in fp32."""
     budget = max(sample.n_tokens for sample in samples) + slack
     costs = [(number, sample.n_tokens) for number, sample in enumerate(samples)]
-    planned = [[samples[i] for i in row.samples] for row in plan_rows(costs, PackingConfig(budget, open_rows=open_rows))]
+    planned = [
+        [samples[i] for i in row.samples] for row in plan_rows(costs, PackingConfig(budget, open_rows=open_rows))
+    ]
     assert sum(map(len, planned)) == len(samples)
     config = LossConfig(0.7, 1.3)
     alone = step_of([[sample] for sample in samples], "dense", config)

@@ -70,7 +70,10 @@ def convert(
         console.print(_line(report), markup=False, soft_wrap=True)
     summary = _summary(source, out, reports)
     typer.echo(json.dumps(summary, ensure_ascii=False, indent=1) if as_json else _as_text(summary))
-    if summary["n_failed"]:
+    nothing = summary["n_skipped"] > 0 and summary["n_regions"] == 0
+    if nothing:
+        console.print("nothing could be converted; the reasons above say why", style="red")
+    if summary["n_failed"] or nothing:
         raise typer.Exit(1)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from gravityocr.errors import InputError
 from gravityocr.model.prompt import PromptBuilder
+from gravityocr.training.corpora.pool import UNFINISHED
 from gravityocr.training.corpora.region_shards import RegionFile, region_files
 from gravityocr.training.joint import SkippedSample
 from gravityocr.training.noise import NoiseConfig
@@ -32,6 +33,8 @@ def pool_files(name: str, split: str) -> list[Path]:
 
     *Raises*: InputError where the pool or the split is missing.
     """
+    if (pool_folder(name) / UNFINISHED).exists():
+        raise InputError(f"data.pool {name!r} is not finished; run gravityocr data pool again, it goes on")
     folder = pool_folder(name) / split
     if not folder.is_dir():
         raise InputError(f"data.pool {name!r}: no folder {folder}; make the pool with gravityocr data pool")

@@ -64,10 +64,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "train.", optional=("budget_s", "export_block_size", "validate_every", "validate_every_s"), seed=(0, 2**63 - 1),
-            steps=(1, 10**9), budget_s=(1e-3, 1e9), n_processes=(1, 256), n_workers=(0, 256), n_samples=(1, 10**6),
-            accumulation=(1, 10**6), vision_only=(0.0, 1.0), ema=(0.0, 0.999999), log_every=(1, 10**9),
-            save_every_s=(0.0, 1e9), validate_every_s=(0.0, 1e9), validate_every=(1, 10**9),
+            self, "train.", optional=("budget_s", "export_block_size", "validate_every", "validate_every_s"),
+            seed=(0, 2**63 - 1), steps=(1, 10**9), budget_s=(1e-3, 1e9), n_processes=(1, 256), n_workers=(0, 256),
+            n_samples=(1, 10**6), accumulation=(1, 10**6), vision_only=(0.0, 1.0), ema=(0.0, 0.999999),
+            log_every=(1, 10**9), save_every_s=(0.0, 1e9), validate_every_s=(0.0, 1e9), validate_every=(1, 10**9),
             export_block_size=(1, 256),
         )  # fmt: skip
         if not self.folder:

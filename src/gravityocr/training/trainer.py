@@ -39,7 +39,7 @@ MAX_STEP_S = 60.0
 PARTS = ("loss", "ar", "diffusion", "glyph", "index", "glyph_accuracy", "guide")
 """What a row's forward may return."""
 MAX_LOST_STEPS = 20
-"""Steps in a row whose gradient is not finite, after which a run gives up."""
+"""Steps in a row without a gradient that is finite, after which a run gives up."""
 
 
 class _StepDataset(Dataset[tuple[RowData, ...]]):
@@ -112,7 +112,7 @@ class Trainer:
                 break
             record = self._timed_step(rows)
             self.source.set_difficulty(progress.difficulty(self.config.data))
-            if progress.step % run.log_every == 0:
+            if progress.step % run.log_every == 0 or self.share_done >= 1.0:
                 self.write(record, self._eta_s(began, n_first))
             if progress.elapsed_s - saved > run.save_every_s:
                 save_state(self)
@@ -227,7 +227,9 @@ class Trainer:
             alone = [replace(row, samples=(one,), truths=row.truths[i : i + 1]) for i, one in enumerate(row.samples)]
             losses = [self.module(one, scale, auxiliary_scale, vision_only)["loss"] for one in alone]
         bad = [sample for sample, loss in zip(row.samples, losses, strict=True) if not loss.isfinite()]
-        if len(bad) == len(row.samples) and len(bad) > 1 or not bad:
+        # A row of one sample cannot tell a bad sample from bad weights, so these are looked at.
+        broken = not bad or len(bad) == len(row.samples) > 1
+        if broken or not all(bool(weight.isfinite().all()) for weight in self.module.parameters()):
             raise CheckpointError(
                 f"step {self.progress.step}: no sample has a finite loss, so the weights are broken; go on from an "
                 f"earlier state of {self.folder}, with a lower learning rate"
@@ -236,11 +238,12 @@ class Trainer:
         return self.parallel.module(row, scale, auxiliary_scale, vision_only), row
 
     def _count_lost(self, gradient_norm: float) -> None:
-        finite = gradient_norm == gradient_norm and abs(gradient_norm) != float("inf")
-        self._n_lost = 0 if finite or self.parallel.sharded else self._n_lost + 1
+        # A norm of exactly 0 is that of a step whose samples are all left out.
+        counts = 0.0 < gradient_norm < float("inf")
+        self._n_lost = 0 if counts or self.parallel.sharded else self._n_lost + 1
         if self._n_lost >= MAX_LOST_STEPS:
             raise CheckpointError(
-                f"step {self.progress.step}: {MAX_LOST_STEPS} steps in a row had no finite gradient and were left out; "
+                f"step {self.progress.step}: {MAX_LOST_STEPS} steps in a row had no gradient, or no finite one; "
                 f"go on from the last state of {self.folder} with a lower learning rate"
             )
 

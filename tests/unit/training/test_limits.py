@@ -16,7 +16,8 @@ from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.synthetic.corpus import Corpus
 from gravityocr.training.synthetic.fonts import FontLibrary
 
-RATES = ("optimizer.lr_decoder", "optimizer.lr_vision", "optimizer.patch_lr_share", "optimizer.weight_decay")
+RATES = ("optimizer.lr_decoder", "optimizer.lr_vision", "optimizer.lr_merger", "optimizer.lr_embeddings",
+         "optimizer.lr_lm_head", "optimizer.patch_lr_share", "optimizer.weight_decay")  # fmt: skip
 AMOUNTS = ("train.budget_s", "train.save_every_s", "train.validate_every_s", "loss.ar_weight", "glyphs.guide_weight")
 SHARES = ("train.vision_only", "noise.all_share", "optimizer.warmup", "optimizer.decay_from", "optimizer.final_share",
           "validation.difficulty", "data.crops.short_share")  # fmt: skip
@@ -53,17 +54,43 @@ def test_no_share_is_above_one(name: str) -> None:
     "override",
     [
         "train.seed=-1", "train.steps=0", "train.n_processes=0", "train.n_processes=100000", "train.n_workers=-1",
-        "train.n_samples=0", "packing.row_tokens=0", "packing.response_cap_tokens=0", "packing.open_rows=0", "train.log_every=0", "train.budget_s=0.0",
-        "train.export_block_size=100000", "train.device=tpu", "train.device=cudafoo", "train.folder=", "noise.block_size=0",
-        "noise.block_size=100000", "optimizer.betas=[0.9, 1.0]", "optimizer.betas=[-0.1, 0.9]",
-        "optimizer.clip_norm=0.0", "data.ramp_from=nan", "data.n_ramp_samples=-1", "validation.n_crops=0",
-        "validation.block_size=0", "validation.max_tokens=0", "validation.seed=-1", "glyphs.guide_layers=[9]",
-        "data.crops.width_shares=[nan, 0.5, 0.5]", "network.text.head_dim=63", "network.vision.depth=0",
+        "train.n_samples=0", "train.accumulation=0", "train.ema=1.0", "train.validate_every=0", "train.log_every=0",
+        "train.budget_s=0.0", "train.export_block_size=100000", "train.device=tpu", "train.device=cudafoo",
+        "train.folder=", "train.attention=sparse", "packing.row_tokens=0", "packing.response_cap_tokens=0",
+        "packing.open_rows=0", "noise.block_size=0", "noise.block_size=100000", "optimizer.betas=[0.9, 1.0]",
+        "optimizer.betas=[-0.1, 0.9]", "optimizer.clip_norm=0.0", "data.ramp_from=nan", "data.n_ramp_samples=-1",
+        "validation.n_crops=0", "validation.block_size=0", "validation.max_tokens=0", "validation.seed=-1",
+        "glyphs.guide_layers=[9]", "data.crops.width_shares=[nan, 0.5, 0.5]", "network.text.head_dim=63",
+        "network.vision.depth=0",
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_named(override: str) -> None:
     with pytest.raises(ConfigError, match=override.partition("=")[0].split(".")[-1]):
         load_config(TrainConfig, None, [override])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("glyphs.guide_weight=0.3", "train.attention=flex"), "set train.attention to segments or dense"),
+        (("glyphs.guide_weight=0.3", "train.device=cuda"), "set train.attention to segments or dense"),
+        (("glyphs.guide_weight=0.3", "train.activation_checkpointing=true"), "does not go with"),
+        (("train.vision_only=0.1",), "set glyphs.glyph_weight above 0"),
+        (("loss.ar_weight=0", "loss.diffusion_weight=0"), "must not both be 0"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_told(overrides: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_config(TrainConfig, None, overrides)
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "kind"),
+    [("auto", "cpu", "segments"), ("auto", "cuda", "flex"), ("dense", "cuda", "dense"), ("flex", "cpu", "flex")],
+)
+def test_attention_is_chosen_for_the_device(asked: str, device: str, kind: str) -> None:
+    config = load_config(TrainConfig, None, [f"train.attention={asked}", f"train.device={device}"])
+    assert config.train.attention_kind == kind
 
 
 def test_a_gpu_is_wanted_at_the_start_only(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from gravityocr.training.losses import (
 from gravityocr.training.noise import NoiseConfig
 from gravityocr.training.packing import pack
 
+
 class OneLayer(torch.nn.Module):
     """A network whose hidden rows are its logits: its output layer is the identity."""
 
@@ -119,7 +120,7 @@ def test_the_network_is_scored_on_its_own_logits() -> None:
 
 
 def test_unsupervised_rows_have_no_logits_and_no_more_than_a_chunk_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every product with the vocabulary is watched: none has more rows than a chunk, all together the supervised ones."""
+    """Every product with the vocabulary is watched: no more rows than a chunk, in all as many as are supervised."""
     samples = [make_sample(n, NoiseConfig(4), seed=n) for n in (9, 7, 5)]
     row, model = pack(samples, MASK_ID), tiny_network()
     n_supervised = sum(row.n_targets)

@@ -1,4 +1,4 @@
-"""Part-wise learning rates, the schedule, gradient clipping."""
+"""Part-wise learning rates, frozen parts, the schedule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from torch.optim import AdamW, Muon
 
 from gravityocr.errors import ConfigError
 from gravityocr.training.glyphs import GlyphHeads
-from gravityocr.training.optimizer import OptimizerConfig, Part, build_optimizers, freeze, part_of, rate_share, set_rates
+from gravityocr.training.optimizer import (
+    OptimizerConfig,
+    Part,
+    build_optimizers,
+    freeze,
+    part_of,
+    rate_share,
+    set_rates,
+)
 
 
 def build(kind: str):

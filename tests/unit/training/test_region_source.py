@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -105,15 +106,14 @@ def test_an_epoch_has_every_region_once_that_can_be_trained_on(files: list[Regio
 def test_the_plan_has_every_region_of_every_epoch_once(files: list[RegionFile]) -> None:
     source = source_of(files)
     n_all = len(source.index.n_response)
-    planned = [*islice(source.plan(), 60)]
-    assert planned == [*islice(source_of(files).plan(), 60)]
+    planned = [*islice(source.plan(), 80)]
+    assert planned == [*islice(source_of(files).plan(), 80)]
     drawn = [one for row in planned for one in row.samples]
-    whole_epochs = max(drawn) // n_all - 1
-    assert whole_epochs >= 3
-    for epoch in range(whole_epochs - 1):
+    assert max(drawn) // n_all > 8
+    for epoch in range(6):  # what is carried over has come out by then
         mine = sorted(one - epoch * n_all for one in drawn if one // n_all == epoch)
         assert mine == sorted(source.order(epoch).tolist())
-    for row in planned:
+    for row in planned[:20]:
         assert row.n_tokens <= PACKING.row_tokens
         (data,) = source.rows((row,))
         assert not data.skipped and sum(sample.n_tokens for sample in data.samples) == row.n_tokens
@@ -176,14 +176,10 @@ def test_a_region_that_is_found_broken_is_named_in_its_row(
     assert isinstance(made, SkippedSample) and made.name == "made/1"
     row = next(one for one in source.plan() if 1 in one.samples)
     (data,) = source.rows((row,))
-    assert [one.name for one in data.skipped] == ["made/1"] and len(data.samples) == len(row.samples) - 1
-    with pytest.raises(AssertionError):
-        taken(source, 1)
-    assert pytest.raises(InputError, raise_input_error, data.skipped[0].reason).match(words)
-
-
-def raise_input_error(reason: str) -> None:
-    raise InputError(reason)
+    n_bad = sum(one % 3 == 1 for one in row.samples)  # a row may span epochs
+    assert [one.name for one in data.skipped] == ["made/1"] * n_bad
+    assert len(data.samples) == len(row.samples) - n_bad > 0
+    assert all(re.search(words, one.reason) for one in data.skipped)
 
 
 def test_tokens_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,12 +191,17 @@ def test_tokens_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         again = index_pool(files, PROMPTS, NOISE, PACKING, cache)
         assert same_index(first, again) and len(again.skipped) == 1
     # Other limits, another fill or another pool are counted anew.
-    assert len(index_pool(files, PROMPTS, NOISE, replace(PACKING, response_cap_tokens=1), None).skipped) == 5 or True
-    tight = index_pool(files, PROMPTS, NOISE, replace(PACKING, row_tokens=45), cache)
-    assert len(tight.skipped) > 1
+    tight = replace(PACKING, row_tokens=sorted(first.cost(number, NOISE) for number in range(5))[2])
+    fewer = index_pool(files, PROMPTS, NOISE, tight, cache)
+    assert not same_index(first, fewer) and len(fewer.skipped) > 1
+    longer = index_pool(files, PROMPTS, NoiseConfig(8), PACKING, cache)
+    assert longer.cost(1, NoiseConfig(8)) == first.cost(1, NOISE) + 12
+    short = replace(PACKING, response_cap_tokens=int(first.n_response.max()) + 4)
+    assert len(index_pool(files, PROMPTS, NOISE, short, cache).skipped) == 1
+    assert len(index_pool(files, PROMPTS, NoiseConfig(8), short, cache).skipped) > 1
     write_regions(files[0].file, regions[:1])
-    shorter = index_pool([RegionFile(one.file) for one in files], PROMPTS, NOISE, replace(PACKING, row_tokens=45), cache)
-    assert len(shorter.n_prefix) < len(tight.n_prefix)
+    shorter = index_pool([RegionFile(one.file) for one in files], PROMPTS, NOISE, PACKING, cache)
+    assert len(shorter.n_prefix) == 3 < len(first.n_prefix)
 
 
 def same_index(one: PoolIndex, other: PoolIndex) -> bool:

@@ -53,9 +53,7 @@ def test_a_missing_tensorboard_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         RunLog(tmp_path, tensorboard=True)
 
 
-def test_skipped_samples_are_all_written_and_some_are_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_skipped_samples_are_all_written_and_some_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     note_skipped(tmp_path, 1, [])
     assert not (tmp_path / "skipped.jsonl").exists()
     note_skipped(tmp_path, 1, [SkippedSample("one", "too long")])

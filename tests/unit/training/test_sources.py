@@ -202,7 +202,7 @@ def test_the_recipes_of_the_embedded_checkpoint_say_what_they_said(repo_root: Pa
         ("noise.mask_schedule=unifrom", "did you mean 'uniform'"),
         ("train.steps=many", "must be an integer"),
         ("run.steps=5", "did you mean|unknown key"),
-        ("train.freeze=[\"decode\"]", "did you mean 'decoder'"),
+        ('train.freeze=["decode"]', "did you mean 'decoder'"),
     ],
 )
 def test_unknown_keys_and_values_are_errors(override: str, message: str) -> None:

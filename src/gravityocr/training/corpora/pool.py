@@ -47,7 +47,7 @@ from gravityocr.training.corpora.region_shards import (
 REPORT = "pool.json"
 MEGABYTE = 10**6
 SPLITS = ("train", "validation")
-_WORK = ".unfinished"
+UNFINISHED = ".unfinished"
 _SCATTERED = ".scattered"
 T = TypeVar("T")
 
@@ -164,9 +164,9 @@ def _input_files(inputs: Sequence[Path], out: Path) -> list[Path]:
 
 def _prepare(out: Path, files: Sequence[Path], config: PoolConfig, overwrite: bool) -> Path:
     """Make the folder of an unfinished pool, or find it again; return it."""
-    work = out / _WORK
+    work = out / UNFINISHED
     if overwrite:
-        for name in (*SPLITS, _WORK):
+        for name in (*SPLITS, UNFINISHED):
             shutil.rmtree(out / name, ignore_errors=True)
         (out / REPORT).unlink(missing_ok=True)
     if (out / REPORT).exists():

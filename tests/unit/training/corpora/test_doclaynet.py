@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from tests.page_corpora import HASHES, coco, coco_image
 from tests.unit.training.corpora.page_fixtures import draw_paragraph, encoded, taken, text_page
 
 from gravityocr.document import Box
@@ -17,29 +17,6 @@ from gravityocr.training.corpora import doclaynet
 from gravityocr.training.corpora.conversion import ConversionConfig
 from gravityocr.training.corpora.doclaynet import DocLayNet, coco_images
 
-HASHES = [f"{number:02x}" * 32 for number in range(4)]
-
-
-def image(number: int, **changes: object) -> dict[str, object]:
-    values = {
-        "id": number, "width": 1025, "height": 1025, "file_name": f"{HASHES[number]}.png",
-        "doc_category": "financial_reports", "collection": "ann_reports_00_04_fancy",
-        "doc_name": f"NASDAQ_FFIN_200{number // 2}.pdf", "page_no": 9 + number, "precedence": 0,
-    }  # fmt: skip
-    return {**values, **changes}
-
-
-def annotation(number: int) -> dict[str, object]:
-    box = [67.0, 112.0, 290.9, 13.7]
-    values = {"id": number, "image_id": 1, "category_id": 8, "bbox": box, "segmentation": [box], "area": 3974.0}
-    return {**values, "iscrowd": 0, "precedence": 0}
-
-
-def coco(images: list[object], *, images_last: bool = False) -> str:
-    parts = {"images": images, "annotations": [annotation(number) for number in range(40)]}
-    names = [*parts][::-1] if images_last else [*parts]
-    return json.dumps({"categories": [{"id": 1, "name": "Caption"}], **{name: parts[name] for name in names}}, indent=1)
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -47,7 +24,8 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "PNG").mkdir()
     for number, data in enumerate((page, page, page[:500])):
         (tmp_path / "PNG" / f"{HASHES[number]}.png").write_bytes(data)
-    images = [image(number) for number in range(4)] + [image(0, precedence=1), image(1, file_name="../x.png")]
+    images = [coco_image(number) for number in range(4)]
+    images += [coco_image(0, precedence=1), coco_image(1, file_name="../x.png")]
     (tmp_path / "COCO").mkdir()
     for name, listed in {"train": images, "val": images[:1], "test": images[:1]}.items():
         (tmp_path / "COCO" / f"{name}.json").write_text(coco(listed), encoding="utf-8")
@@ -102,7 +80,7 @@ def test_images_are_read_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, images_last: bool
 ) -> None:
     monkeypatch.setattr(doclaynet, "_CHUNK_CHARS", chunk)
-    images = [image(number % 4, id=number, doc_name='odd ],{ "name"') for number in range(30)]
+    images = [coco_image(number, doc_name='odd ],{ "name"') for number in range(30)]
     file = tmp_path / "train.json"
     file.write_text(coco(images, images_last=images_last), encoding="utf-8")
     assert [*coco_images(file)] == images
@@ -111,7 +89,7 @@ def test_images_are_read_in_pieces(
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        (coco([image(0), image(1)])[:500], "breaks off"),
+        (coco([coco_image(0), coco_image(1)])[:500], "breaks off"),
         ('{"images": [{"id": 1}, 7]}', "no record"),
         ('{"images": [{"id": 1} x]}', "breaks off"),
         ('{"annotations": []}', "no list 'images'"),
