@@ -31,7 +31,7 @@ from gravityocr.training.corpora.region_shards import RegionFile
 from gravityocr.training.losses import LossConfig, TargetScale, joint_loss, packed_hidden, target_scale
 from gravityocr.training.noise import Corruption, NoiseConfig
 from gravityocr.training.packing import IGNORE, Sample, pack
-from gravityocr.training.pool_index import index_pool, pool_files
+from gravityocr.training.pool_tokens import count_pool_tokens, pool_files
 from gravityocr.training.region_source import RegionSource
 from gravityocr.training.row_plan import PackingConfig
 
@@ -60,7 +60,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     mask_id = checkpoint.diffusion.mask_id
     noise, packing = NoiseConfig(args.block_size), PackingConfig(row_tokens=args.row_tokens)
     files = [RegionFile(file) for file in pool_files(args.pool, "train")]
-    index = index_pool(files, checkpoint.prompts, noise, packing)
+    index = count_pool_tokens(files, checkpoint.prompts, noise, packing)
     source = RegionSource(files, index, checkpoint.prompts, noise, packing, min(checkpoint.stop_ids), seed=0)
     rows = [source.rows((planned,))[0].samples for planned in islice(source.plan(), args.rows)]
     scales = [scale_of(samples) for samples in rows]

@@ -30,7 +30,7 @@ from gravityocr.training.cost import (
     sample_stats,
 )
 from gravityocr.training.memory import MemorySettings, Sharding, training_memory
-from gravityocr.training.pool_index import index_pool, pool_files
+from gravityocr.training.pool_tokens import count_pool_tokens, pool_files
 from gravityocr.training.row_plan import plan_rows, waste
 from gravityocr.training.run_config import TrainConfig
 
@@ -131,7 +131,7 @@ def _counted(config: TrainConfig, pool: str) -> _Samples:
     raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     tokenizer = read_tokenizer(folder, parse_config(raw).text.vocab_size)
     prompts = PromptBuilder(tokenizer, read_image_spec(folder))
-    index = index_pool(files[:1], prompts, noise, config.packing)
+    index = count_pool_tokens(files[:1], prompts, noise, config.packing)
     n_prompt = prompts.from_patches(torch.zeros(0, 1), (0, 0)).ids.numel()
     used = [number for number, n_response in enumerate(index.n_response.tolist()) if n_response >= 0]
     total = BatchStats()

@@ -15,7 +15,7 @@ import torch
 from gravityocr.errors import GravityOCRError
 from gravityocr.model.checkpoint import resolve_checkpoint
 from gravityocr.training.corpora.region_shards import RegionFile
-from gravityocr.training.pool_index import pool_files
+from gravityocr.training.pool_tokens import pool_files
 from gravityocr.training.run_config import RunConfig, TrainConfig
 from gravityocr.training.synthetic.shards import shard_files
 

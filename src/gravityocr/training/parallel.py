@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gravityocr.errors import ConfigError
+from gravityocr.model.ocr_model import OcrModel
 
 if TYPE_CHECKING:
+    from gravityocr.training.joint import JointModule
     from gravityocr.training.run_config import RunConfig
 
 SHARDED = ("DEEPSPEED", "FSDP")
+PATIENCE = timedelta(hours=4)
+"""How long a process waits for the others, which may be reading held-out crops or counting the tokens of a pool."""
 
 
 class Parallel:
@@ -25,17 +30,22 @@ class Parallel:
     def __init__(self, config: RunConfig) -> None:
         """Join the processes that the launcher started.
 
-        *Raises*: ConfigError where accelerate is not installed.
+        *Raises*: ConfigError where accelerate is not installed, or shares out in a way that a run cannot go with.
         """
         try:
-            from accelerate import Accelerator
+            from accelerate import Accelerator, InitProcessGroupKwargs
         except ImportError as error:
             raise ConfigError("training needs accelerate; pip install 'gravityocr[train]'") from error
         self.accelerator = Accelerator(
             gradient_accumulation_steps=config.accumulation, cpu=config.device == "cpu",
-            step_scheduler_with_optimizer=False,
+            step_scheduler_with_optimizer=False, kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
         )  # fmt: skip
+        # A launcher's own number of rows a step would win otherwise.
+        self.accelerator.gradient_accumulation_steps = config.accumulation
         self.accumulation = config.accumulation
+        self.bf16 = config.bf16
+        if self.sharded and config.ema:
+            raise ConfigError(f"train.ema needs whole weights in fp32, which {self.sharded} does not keep; set it to 0")
         self.module: nn.Module = nn.Module()
         self.optimizers: list[Optimizer] = []
 
@@ -60,18 +70,41 @@ class Parallel:
         kind = str(self.accelerator.distributed_type.value)
         return kind if kind in SHARDED else None
 
-    def prepare(self, module: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    def prepare(self, module: JointModule, optimizers: Sequence[Optimizer], clip_norm: float) -> None:
         """Wrap the module and its optimisers.
 
-        *Raises*: ConfigError where they are too many for ZeRO or FSDP.
+        *Raises*: ConfigError where ZeRO or FSDP cannot share them out.
         """
         if self.sharded and len(optimizers) > 1:
             raise ConfigError(f"optimizer.kind needs {len(optimizers)} optimisers, {self.sharded} takes one; use adamw")
+        if self.sharded and module.heads is not None:
+            raise ConfigError(f"glyphs: {self.sharded} does not share out their heads; set all weights of glyphs to 0")
         if self.sharded == "DEEPSPEED":
-            # It wants the size of a micro-batch, which is one row, and learns it from a loader otherwise.
-            plugin = self.accelerator.state.deepspeed_plugin
-            plugin.deepspeed_config["train_micro_batch_size_per_gpu"] = 1
+            self._set_up_deepspeed(clip_norm)
+        elif self.sharded == "FSDP":
+            self._set_up_fsdp()
         self.module, *self.optimizers = self.accelerator.prepare(module, *optimizers)
+
+    def _set_up_deepspeed(self, clip_norm: float) -> None:
+        plugin = self.accelerator.state.deepspeed_plugin
+        if plugin.zero_stage > 2:
+            raise ConfigError(f"ZeRO stage {plugin.zero_stage} shares out the weights too; use stage 2, or FSDP2")
+        # The run's config decides; accelerate would take DeepSpeed's file at its word, and clip "auto" at 1.
+        settings = plugin.deepspeed_config
+        settings["train_micro_batch_size_per_gpu"] = 1
+        settings["gradient_accumulation_steps"] = self.accumulation
+        settings["gradient_clipping"] = clip_norm
+        settings["bf16"] = {**settings.get("bf16", {}), "enabled": self.bf16, "check_grad_overflow": True}
+
+    def _set_up_fsdp(self) -> None:
+        from torch.distributed.fsdp import MixedPrecisionPolicy
+
+        plugin = self.accelerator.state.fsdp_plugin
+        if plugin.fsdp_version != 2:
+            raise ConfigError(f"FSDP version {plugin.fsdp_version} mixes rates; set fsdp_version to 2")
+        # Accelerate's own policy would sum gradients, and return the loss, in bf16.
+        low = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        plugin.mixed_precision_policy = low if self.bf16 else MixedPrecisionPolicy()
 
     def accumulate(self) -> AbstractContextManager[Any]:
         """Return the context of one row, in which gradients are averaged only for the last row of a step."""
@@ -83,11 +116,14 @@ class Parallel:
         self.accelerator.backward(loss * (self.world * self.accumulation))
 
     def step(self, clip_norm: float) -> float:
-        """Clip the gradient, step unless it is not finite, clear it, and return its norm."""
+        """Clip the gradient, step unless it is not finite, clear it, and return its norm.
+
+        DeepSpeed did all that in the last `backward`, after which its optimisers' own `step` is empty.
+        """
         norm = self.accelerator.clip_grad_norm_(self.module.parameters(), clip_norm)
         norm = float("nan") if norm is None else float(norm)
         for optimizer in self.optimizers:
-            if self.sharded or norm == norm and abs(norm) != float("inf"):
+            if norm == norm and abs(norm) != float("inf"):
                 optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         return norm
@@ -111,9 +147,16 @@ class Parallel:
         """Wait for the other processes."""
         self.accelerator.wait_for_everyone()
 
-    def weights(self) -> Mapping[str, Tensor]:
-        """Return all weights of the wrapped module, gathered; every process has to call it."""
-        return self.accelerator.get_state_dict(self.module)
+    def whole(self, model: OcrModel) -> OcrModel:
+        """Return the network of the wrapped module with whole weights in the first process; all have to call it."""
+        if self.sharded != "FSDP":
+            return model
+        weights = self.accelerator.get_state_dict(self.module)
+        if self.rank != 0:
+            return model
+        whole = OcrModel(model.config)
+        whole.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
+        return whole.to(self.device)
 
     def save_shards(self, folder: Path) -> None:
         """Write what each process holds of the weights and optimiser states."""

@@ -20,14 +20,14 @@ from gravityocr.training.corpora.region_shards import RegionFile
 from gravityocr.training.joint import RowData, SkippedSample
 from gravityocr.training.noise import NoiseConfig, corrupt
 from gravityocr.training.packing import Sample, fill_response
-from gravityocr.training.pool_index import PoolIndex
+from gravityocr.training.pool_tokens import PoolTokens
 from gravityocr.training.row_plan import PackingConfig, PlannedRow, plan_rows
 
 
 class RegionSource:
     """Read, tokenize and corrupt the regions of a pool, row by row."""
 
-    def __init__(self, files: list[RegionFile], index: PoolIndex, prompts: PromptBuilder, noise: NoiseConfig,
+    def __init__(self, files: list[RegionFile], index: PoolTokens, prompts: PromptBuilder, noise: NoiseConfig,
                  packing: PackingConfig, eos_id: int, seed: int) -> None:  # fmt: skip
         self.files, self.index = files, index
         self.prompts, self.noise, self.packing = prompts, noise, packing

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from PIL import Image
 from tokenizers import Tokenizer
 
 from gravityocr.model.checkpoint import MASK_TOKEN, BlockDiffusion, Checkpoint, load_checkpoint
@@ -18,10 +19,12 @@ from gravityocr.model.table_pieces import TablePieceSpec
 from gravityocr.training.corpora.region_shards import RegionFile
 from gravityocr.training.export import export_adapted, export_checkpoint
 from gravityocr.training.glyphs import GlyphHeads
-from gravityocr.training.joint import SkippedSample
+from gravityocr.training.joint import RowData, SkippedSample
 from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, MARKUP_TOKENS, build_tokenizer, new_network
+from gravityocr.training.noise import NoiseConfig, corrupt
+from gravityocr.training.packing import Sample, fill_response
 from gravityocr.training.parallel import Parallel
-from gravityocr.training.pool_index import index_pool, pool_files
+from gravityocr.training.pool_tokens import count_pool_tokens, pool_files
 from gravityocr.training.region_source import RegionSource
 from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.sources import RowSource, SyntheticSource
@@ -84,6 +87,14 @@ def new_setup(config: TrainConfig) -> NetworkSetup:
     return NetworkSetup(model, heads, tokenizer, prompts, eos_id, frozenset([eos_id]), mask_id)
 
 
+def filler_row(setup: NetworkSetup, noise: NoiseConfig) -> RowData:
+    """Return a row of one blank crop with an empty response, for a pass that must not train anything."""
+    prompt = setup.prompts.build(Image.new("RGB", (64, 64), "white"), "text")
+    response, n_supervised = fill_response([], setup.eos_id, noise.n_eos)
+    corruption = corrupt(response.numel(), noise, torch.Generator().manual_seed(0))
+    return RowData((Sample(prompt, response, n_supervised, corruption, "filler"),))
+
+
 def _heads(config: TrainConfig, model: OcrModel, eos_id: int) -> GlyphHeads | None:
     text = model.config.text
     return GlyphHeads(text.hidden_size, text.vocab_size, eos_id) if config.glyphs.any else None
@@ -95,8 +106,8 @@ def build_source(config: TrainConfig, setup: NetworkSetup, parallel: Parallel) -
     if data.pool is None:
         return SyntheticSource(data, setup.prompts, config.noise, setup.eos_id, run.seed, run.n_samples)
     files = [RegionFile(file) for file in pool_files(data.pool, "train")]
-    cache = Path(run.folder) / "pool-index.npz"
+    cache = Path(run.folder) / "pool-tokens.npz"
     with parallel.first():
-        index = index_pool(files, setup.prompts, config.noise, config.packing, cache)
+        index = count_pool_tokens(files, setup.prompts, config.noise, config.packing, cache)
     setup.skipped = index.skipped
     return RegionSource(files, index, setup.prompts, config.noise, config.packing, setup.eos_id, run.seed)

@@ -29,6 +29,7 @@ def save_state(trainer: Trainer) -> None:
         # Two folders take turns, so that a run that dies while it writes still has the one before.
         shards = f"{SHARDS_FOLDER}-{trainer.progress.step % 2}"
         parallel.save_shards(trainer.folder / shards)
+        parallel.wait()
         state["shards"] = shards
     else:
         heads = trainer.module.heads
@@ -63,19 +64,23 @@ def load_state(trainer: Trainer) -> None:
 
 
 def _take(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
+    optimizers = trainer.parallel.optimizers
+    # The state is the run's, the settings are the config's, which may have changed since.
+    settings = [
+        [{k: v for k, v in group.items() if k not in ("params", "lr")} for group in optimizer.param_groups]
+        for optimizer in optimizers
+    ]
     if trainer.parallel.sharded:
         trainer.parallel.load_shards(folder / state["shards"])
     else:
         trainer.model.load_state_dict(state["model"])
         if trainer.module.heads is not None:
             trainer.module.heads.load_state_dict(state["heads"])
-        for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
-            # The state is the run's, the settings are the config's, which may have changed since.
-            kept = ("params", "lr")
-            settings = [{k: v for k, v in group.items() if k not in kept} for group in optimizer.param_groups]
-            optimizer.load_state_dict(saved)
-            for group, own in zip(optimizer.param_groups, settings, strict=True):
-                group.update(own)
+        for own, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
+            own.load_state_dict(saved)
+    for optimizer, groups in zip(optimizers, settings, strict=True):
+        for group, kept in zip(optimizer.param_groups, groups, strict=True):
+            group.update(kept)
     if trainer.ema and "ema" in state:
         trainer.ema.load_state_dict(state["ema"])
     trainer.progress = Progress(**state["progress"])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from gravityocr.config import dump_config
@@ -28,7 +29,7 @@ from gravityocr.training.optimizer import build_optimizers, freeze, rate_share, 
 from gravityocr.training.parallel import Parallel
 from gravityocr.training.run_config import Progress, TrainConfig
 from gravityocr.training.run_log import RunLog, note_skipped
-from gravityocr.training.setup import NetworkSetup, build_source, new_setup
+from gravityocr.training.setup import NetworkSetup, build_source, filler_row, new_setup
 from gravityocr.training.sources import RowSource
 from gravityocr.training.state import load_state, save_state
 from gravityocr.training.validation import validate
@@ -78,7 +79,7 @@ class Trainer:
         self.progress = Progress()
         # Weights are the same in all processes, so one of them keeps the mean.
         self.ema = WeightAverage(self.model, run.ema) if run.ema and self.parallel.rank == 0 else None
-        self.parallel.prepare(self.module, self.optimizers)
+        self.parallel.prepare(self.module, self.optimizers, config.optimizer.clip_norm)
         load_state(self)
         self.source = build_source(config, self.setup, self.parallel)
         self.log = RunLog(self.folder, run.tensorboard) if self.parallel.rank == 0 else None
@@ -124,8 +125,9 @@ class Trainer:
         save_state(self)
         figures = self.validate()
         self.write(figures)
+        whole = self.parallel.whole(self.model)
         if self.log:
-            self.setup.export(self.folder / "checkpoint", self.model, self.config, self._averaged())
+            self.setup.export(self.folder / "checkpoint", whole, self.config, self._averaged())
             write_card(self.folder / "checkpoint", self.folder)
             self.log.close()
         self.parallel.wait()
@@ -218,14 +220,20 @@ class Trainer:
 
     def _forward(self, row: RowData, scale: TargetScale) -> tuple[dict[str, torch.Tensor], RowData]:
         """Return the loss of a row; samples without a finite one are taken out of it."""
-        auxiliary_scale = 1.0 / (self.config.train.accumulation * self.parallel.world)
-        vision_only = self.share_done < self.config.train.vision_only
-        result = self.parallel.module(row, scale, auxiliary_scale, vision_only)
-        if result["loss"].isfinite():
+        result = self._pass(self.parallel.module, row, scale)
+        finite = bool(result["loss"].isfinite())
+        if self.parallel.sharded:
+            # Every pass of one process is one of all, so none looks at its samples one by one: the row is left out.
+            if not self.parallel.any(not finite):
+                return result, row
+            if not finite:
+                row = row.without([SkippedSample(one.name, "the loss of its row is not finite") for one in row.samples])
+            return self._pass(self.parallel.module, row, scale), row
+        if finite:
             return result, row
         with torch.no_grad():
             alone = [replace(row, samples=(one,), truths=row.truths[i : i + 1]) for i, one in enumerate(row.samples)]
-            losses = [self.module(one, scale, auxiliary_scale, vision_only)["loss"] for one in alone]
+            losses = [self._pass(self.module, one, scale)["loss"] for one in alone]
         bad = [sample for sample, loss in zip(row.samples, losses, strict=True) if not loss.isfinite()]
         # A row of one sample cannot tell a bad sample from bad weights, so these are looked at.
         broken = not bad or len(bad) == len(row.samples) > 1
@@ -235,12 +243,22 @@ class Trainer:
                 f"earlier state of {self.folder}, with a lower learning rate"
             )
         row = row.without([SkippedSample(sample.name, "its loss is not finite") for sample in bad])
-        return self.parallel.module(row, scale, auxiliary_scale, vision_only), row
+        return self._pass(self.parallel.module, row, scale), row
+
+    def _pass(self, module: nn.Module, row: RowData, scale: TargetScale) -> dict[str, torch.Tensor]:
+        if not row.samples and self.parallel.sharded:
+            # Weights are gathered and gradients summed layer by layer, so every process goes through all of them.
+            filler = filler_row(self.setup, self.config.noise)
+            return {"loss": module(filler, TargetScale(0.0, 0.0), 0.0, False)["loss"]}
+        auxiliary_scale = 1.0 / (self.config.train.accumulation * self.parallel.world)
+        vision_only = self.share_done < self.config.train.vision_only
+        result: dict[str, torch.Tensor] = module(row, scale, auxiliary_scale, vision_only)
+        return result
 
     def _count_lost(self, gradient_norm: float) -> None:
         # A norm of exactly 0 is that of a step whose samples are all left out.
         counts = 0.0 < gradient_norm < float("inf")
-        self._n_lost = 0 if counts or self.parallel.sharded else self._n_lost + 1
+        self._n_lost = 0 if counts else self._n_lost + 1
         if self._n_lost >= MAX_LOST_STEPS:
             raise CheckpointError(
                 f"step {self.progress.step}: {MAX_LOST_STEPS} steps in a row had no gradient, or no finite one; "
@@ -262,16 +280,15 @@ class Trainer:
 
     def validate(self) -> dict[str, Any]:
         """Read held-out crops with the present weights."""
+        model = self.parallel.whole(self.model)
         if self.parallel.rank != 0:
             self.parallel.wait()
             return {}
-        self.model.eval()
+        model.eval()
         config, setup = self.config, self.setup
         with self._averaged():
-            result = validate(
-                self.model, setup.prompts, config.data, config.validation, setup.stop_ids, setup.mask_id
-            )
-        self.model.train()
+            result = validate(model, setup.prompts, config.data, config.validation, setup.stop_ids, setup.mask_id)
+        model.train()
         self.parallel.wait()
         return result
 

@@ -21,7 +21,7 @@ from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.prompt import TASK_PROMPTS, PromptBuilder
 from gravityocr.training.corpora.region_shards import RegionFile
-from gravityocr.training.pool_index import pool_files
+from gravityocr.training.pool_tokens import pool_files
 from gravityocr.training.sources import DataConfig
 from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
 from gravityocr.training.synthetic.text_crops import TextCropRenderer

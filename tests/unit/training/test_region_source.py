@@ -16,7 +16,7 @@ from gravityocr.training.corpora.region_shards import LabelledRegion, RegionFile
 from gravityocr.training.joint import SkippedSample
 from gravityocr.training.noise import NoiseConfig
 from gravityocr.training.packing import Sample
-from gravityocr.training.pool_index import SAMPLE_POOL, PoolIndex, index_pool, pool_files
+from gravityocr.training.pool_tokens import SAMPLE_POOL, PoolTokens, count_pool_tokens, pool_files
 from gravityocr.training.region_source import RegionSource
 from gravityocr.training.row_plan import PackingConfig
 
@@ -29,7 +29,7 @@ def files_of(folder: Path, regions: list[LabelledRegion], files: int = 2) -> lis
 
 
 def source_of(files: list[RegionFile], seed: int = 0, noise: NoiseConfig = NOISE) -> RegionSource:
-    index = index_pool(files, PROMPTS, noise, PACKING)
+    index = count_pool_tokens(files, PROMPTS, noise, PACKING)
     return RegionSource(files, index, PROMPTS, noise, PACKING, EOS_ID, seed)
 
 
@@ -156,7 +156,7 @@ def test_regions_that_cannot_be_trained_on_are_named_beforehand(tmp_path: Path) 
 
 def test_a_pool_of_nothing_to_train_on_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of its 4 regions can be trained on; the first: made/50, it has no"):
-        index_pool(files_of(tmp_path, [*bad_regions().values()], files=1), PROMPTS, NOISE, PACKING)
+        count_pool_tokens(files_of(tmp_path, [*bad_regions().values()], files=1), PROMPTS, NOISE, PACKING)
 
 
 @pytest.mark.parametrize(
@@ -185,26 +185,26 @@ def test_a_region_that_is_found_broken_is_named_in_its_row(
 def test_tokens_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     regions = [*(make_region(number) for number in range(4)), replace(make_region(9), target="漢")]
     files, cache = files_of(tmp_path, regions), tmp_path / "run" / "index.npz"
-    first = index_pool(files, PROMPTS, NOISE, PACKING, cache)
+    first = count_pool_tokens(files, PROMPTS, NOISE, PACKING, cache)
     with monkeypatch.context() as patch:
         patch.setattr(RegionFile, "columns", lambda *_: pytest.fail("counted again"))
-        again = index_pool(files, PROMPTS, NOISE, PACKING, cache)
+        again = count_pool_tokens(files, PROMPTS, NOISE, PACKING, cache)
         assert same_index(first, again) and len(again.skipped) == 1
     # Other limits, another fill or another pool are counted anew.
     tight = replace(PACKING, row_tokens=sorted(first.cost(number, NOISE) for number in range(5))[2])
-    fewer = index_pool(files, PROMPTS, NOISE, tight, cache)
+    fewer = count_pool_tokens(files, PROMPTS, NOISE, tight, cache)
     assert not same_index(first, fewer) and len(fewer.skipped) > 1
-    longer = index_pool(files, PROMPTS, NoiseConfig(8), PACKING, cache)
+    longer = count_pool_tokens(files, PROMPTS, NoiseConfig(8), PACKING, cache)
     assert longer.cost(1, NoiseConfig(8)) == first.cost(1, NOISE) + 12
     short = replace(PACKING, response_cap_tokens=int(first.n_response.max()) + 4)
-    assert len(index_pool(files, PROMPTS, NOISE, short, cache).skipped) == 1
-    assert len(index_pool(files, PROMPTS, NoiseConfig(8), short, cache).skipped) > 1
+    assert len(count_pool_tokens(files, PROMPTS, NOISE, short, cache).skipped) == 1
+    assert len(count_pool_tokens(files, PROMPTS, NoiseConfig(8), short, cache).skipped) > 1
     write_regions(files[0].file, regions[:1])
-    shorter = index_pool([RegionFile(one.file) for one in files], PROMPTS, NOISE, PACKING, cache)
+    shorter = count_pool_tokens([RegionFile(one.file) for one in files], PROMPTS, NOISE, PACKING, cache)
     assert len(shorter.n_prefix) == 3 < len(first.n_prefix)
 
 
-def same_index(one: PoolIndex, other: PoolIndex) -> bool:
+def same_index(one: PoolTokens, other: PoolTokens) -> bool:
     return (
         one.n_prefix.tolist() == other.n_prefix.tolist()
         and one.n_response.tolist() == other.n_response.tolist()

@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from gravityocr.document import Task
 from gravityocr.errors import InputError
@@ -69,6 +69,8 @@ class LabelledRegion:
         try:
             picture = Image.open(io.BytesIO(self.image))
             picture.load()
+        except UnidentifiedImageError as error:  # it would name the address of the bytes
+            raise InputError(f"region {self.region_id}: its picture is broken (no image); convert it again") from error
         except _PICTURE_ERRORS as error:
             raise InputError(f"region {self.region_id}: its picture is broken ({error}); convert it again") from error
         return picture

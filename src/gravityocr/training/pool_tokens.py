@@ -42,7 +42,7 @@ def pool_files(name: str, split: str) -> list[Path]:
 
 
 @dataclass(frozen=True)
-class PoolIndex:
+class PoolTokens:
     """Token counts of the regions of a pool, file after file, and those that cannot be trained on.
 
     *Shapes*: n_prefix, n_response [n]; a response has no EOS yet, and is -1 where the region is skipped. `groups` says
@@ -63,8 +63,8 @@ class PoolIndex:
         return int(self.n_prefix[number]) + copies * (int(self.n_response[number]) + noise.n_eos)
 
 
-def index_pool(files: Sequence[RegionFile], prompts: PromptBuilder, noise: NoiseConfig, packing: PackingConfig,
-               cache: Path | None = None) -> PoolIndex:  # fmt: skip
+def count_pool_tokens(files: Sequence[RegionFile], prompts: PromptBuilder, noise: NoiseConfig, packing: PackingConfig,
+               cache: Path | None = None) -> PoolTokens:  # fmt: skip
     """Count the tokens of all regions; with `cache`, only where they are not counted there already."""
     mark = _fingerprint(files, prompts, noise, packing)
     if cache is not None and cache.is_file():
@@ -72,7 +72,7 @@ def index_pool(files: Sequence[RegionFile], prompts: PromptBuilder, noise: Noise
             if arrays["mark"].item() == mark:
                 skipped = tuple(SkippedSample(*pair) for pair in json.loads(arrays["skipped"].item()))
                 groups = tuple(arrays["groups"].tolist())
-                return PoolIndex(arrays["n_prefix"], arrays["n_response"], groups, skipped)
+                return PoolTokens(arrays["n_prefix"], arrays["n_response"], groups, skipped)
     index = _count(files, prompts, noise, packing)
     if not (index.n_response >= 0).any():
         what = f"; the first: {index.skipped[0].name}, {index.skipped[0].reason}" if index.skipped else ""
@@ -97,7 +97,7 @@ def _fingerprint(
 
 def _count(
     files: Sequence[RegionFile], prompts: PromptBuilder, noise: NoiseConfig, packing: PackingConfig
-) -> PoolIndex:
+) -> PoolTokens:
     prefixes, responses, groups, skipped = [], [], [], []
     for file in files:
         columns = file.columns(*_COLUMNS)
@@ -117,6 +117,6 @@ def _count(
             prefixes.append(n_prefix)
             responses.append(-1 if problem is not None else n_response)
         groups += file.group_sizes
-    return PoolIndex(np.array(prefixes, np.int32), np.array(responses, np.int32), tuple(groups), tuple(skipped))
+    return PoolTokens(np.array(prefixes, np.int32), np.array(responses, np.int32), tuple(groups), tuple(skipped))
 
 
