@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gravityocr.config import load_config
+from gravityocr.errors import GravityOCRError
 from gravityocr.training.launch import run_training
 from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.run_log import read_records
@@ -37,10 +40,8 @@ class Arm:
 
 
 def block_arm(size: int) -> Arm:
-    names = ("noise.block_size", "validation.block_size", "train.export_block_size")
-    if size == 24:  # the recipe's own
-        return Arm("B = 24")
-    return Arm(f"B = {size}", tuple(f"{name}={size}" for name in names))
+    # 24 is the recipe's own.
+    return Arm(f"B = {size}", () if size == 24 else (f"noise.block_size={size}",))
 
 
 ABLATIONS = {
@@ -65,8 +66,16 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="settings", help="section.key=value for every arm")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    try:
+        run(args)
+    except GravityOCRError as error:
+        sys.exit(f"error: {error}")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the arms of an ablation, print the table and write it."""
     rows = [start_row(args.settings, args.out)] + [arm_row(arm, args) for arm in ABLATIONS[args.ablation]]
-    table = as_table(rows)
+    table = as_table(rows, args.settings)
     report = {"ablation": args.ablation, "arms": rows}
     (args.out / f"{args.ablation}.md").write_text(table + "\n", encoding="utf-8")
     (args.out / f"{args.ablation}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -81,7 +90,7 @@ def start_row(settings: list[str], out: Path) -> dict[str, Any]:
     if not file.is_file():
         setup = new_setup(config)
         model = setup.model.eval()
-        record = validate(model, setup.prompts, config.data, config.validation, setup.stop_ids, setup.mask_id)
+        record = validate(model, setup.prompts, config.data, config.reading, setup.stop_ids, setup.mask_id)
         file.write_text(json.dumps(record), encoding="utf-8")
     return figures("start", json.loads(file.read_text(encoding="utf-8")), None)
 
@@ -95,6 +104,7 @@ def arm_row(arm: Arm, args: argparse.Namespace) -> dict[str, Any]:
     records = read_records(folder)
     done = records and "val_tpf" in records[-1] and records[-1]["step"] >= config.train.steps
     if not done:
+        print(f"arm '{arm.name}' in {folder}", file=sys.stderr, flush=True)
         run_training(config)
         records = read_records(folder)
     training = [record for record in records if "loss" in record]
@@ -118,15 +128,21 @@ def figures(name: str, record: dict[str, Any], paper: tuple[float, float] | None
         **quality,
         "tpf": n_decoded / n_forwards,
         "tpf_by_task": {task: record[f"val_tpf{s}"] for task, s in zip(quality, suffixes, strict=True)},
+        "n_crops": {task: record[f"val_n_crops{s}"] for task, s in zip(quality, suffixes, strict=True)},
         "identical": min(record[f"val_identical{s}"] for s in suffixes),
         "paper": paper,
     }
 
 
-def as_table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a Markdown table."""
+def as_table(rows: list[dict[str, Any]], settings: Sequence[str] = ()) -> str:
+    """Return the rows as a Markdown table, with what they were measured on."""
+    crops = " / ".join(map(str, rows[0]["n_crops"].values()))
+    steps = ", ".join(sorted({str(row["steps"]) for row in rows[1:]}))
     lines = [
-        "| | Overall | text 1 - NED | table TEDS | formula 1 - NED | TPF | text / table / formula | paper |",
+        f"{crops} held-out crops of text / tables / formulas; {steps} steps of recipes/nano-ablation.toml;",
+        f"set for all arms: {' '.join(settings) or 'nothing'}",
+        "",
+        "| | Overall | text 1 - NED | table TEDS | formula 1 - NED | TPF | of each | paper: Overall, TPF |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -27,7 +27,8 @@ def load_config(cls: type[T], path: str | Path | None = None, overrides: Sequenc
     """Build `cls` from its defaults, the TOML file at `path` and `section.key=value` overrides.
 
     Each is merged over the one before it: tables key by key, every other value as a whole. The value of an
-    override is read as TOML, and as plain text where that does not parse or does not fit the field.
+    override is read as TOML, and as plain text where that does not parse or does not fit the field; a list of words
+    may be written with commas alone.
 
     *Raises*: ConfigError for a file that cannot be read, an unknown key (with the nearest known one), a
     missing one, and a value of the wrong type or one that the dataclass itself refuses (ValueError).
@@ -196,6 +197,8 @@ def _convert_typed(hint: Any, value: _Typed, current: Any, key: str) -> Any:
     try:
         return _convert(hint, parsed, current, value.where, key)
     except ConfigError:
+        if get_origin(hint) is tuple and not value.text.startswith("[") and any(map(_takes_text, get_args(hint))):
+            return _convert(hint, [part.strip() for part in value.text.split(",")], current, value.where, key)
         if not _takes_text(hint):
             raise
         return _convert(hint, value.text, current, value.where, key)

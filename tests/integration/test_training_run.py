@@ -78,6 +78,8 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, data_dir: Path, k
         assert state["progress"]["step"] == 6 and state["progress"]["n_samples"] == 12
     assert_equal_to_the_bit(*states)
     logs = [[without_times(line) for line in read_log(tmp_path / name)] for name in ("whole", "parts")]
+    assert [line for line in logs[1] if "resumed_from" in line] == [{"step": 3, "resumed_from": 3, "changed": []}]
+    logs[1] = [line for line in logs[1] if "resumed_from" not in line]
     assert logs[0] == logs[1] and len(logs[0]) == 7, "the curve of the interrupted run is that of the whole one"
     start = Trainer(synthetic_run(tmp_path / "new", data_dir)).model.state_dict()
     assert not all(torch.equal(start[name], value) for name, value in states[0]["model"].items())
@@ -86,9 +88,12 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, data_dir: Path, k
 def test_a_finished_run_is_not_trained_further(tmp_path: Path, data_dir: Path) -> None:
     config = synthetic_run(tmp_path, data_dir, "train.steps=1")
     Trainer(config).train()
-    before = read_state(tmp_path)
-    Trainer(config).train()
+    before, files = read_state(tmp_path), {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    figures = Trainer(synthetic_run(tmp_path, data_dir, "train.steps=1", "loss.ar_weight=0.5")).train()
     assert_equal_to_the_bit(before, read_state(tmp_path))
+    # Not even its settings: the card and config.toml say what it was trained with.
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == files
+    assert figures["step"] == 1 and "val_tpf" in figures
 
 
 class WatchedTrainer(Trainer):

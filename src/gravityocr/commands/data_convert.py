@@ -1,4 +1,4 @@
-"""`gravityocr data convert`: a published data set, as it was downloaded, into region files."""
+"""`gravityocr data convert`: a published data set as it was downloaded, or data of one's own, into region files."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "doclaynet": (f"{_CORPORA}.doclaynet", "DocLayNet"),
     "unimer": (f"{_CORPORA}.unimer", "UniMer"),
     "synth": (f"{_CORPORA}.synth", "SynthShards"),
+    "jsonl": (f"{_CORPORA}.jsonl", "JsonLines"),
 }
 
 
@@ -51,7 +52,7 @@ def make_converter(source: str, config: ConversionConfig) -> Converter:
 
 def convert(
     source: Annotated[str, typer.Argument(help=f"{', '.join(SOURCES)}.")],
-    root: Annotated[Path, typer.Argument(help="Folder with the data set as it is published.")],
+    root: Annotated[Path, typer.Argument(help="Folder with the data set as it is published; jsonl: with lists of your own.")],
     out: Annotated[Path, typer.Option(help="Folder for the region files; units that are there already are kept.")],
     split: Annotated[str, typer.Option(help="train, or all that the source publishes.")] = "train",
     limit: Annotated[int | None, typer.Option(help="Most regions a unit; default: all.")] = None,
@@ -61,7 +62,7 @@ def convert(
     table_head: Annotated[str, typer.Option(help="Header rows of annotated tables: td, th or thead.")] = "td",
     as_json: Json = False,
 ) -> None:
-    """Convert a published data set into region files, a shard a unit."""
+    """Convert a published data set, or your own (jsonl), into region files, a shard a unit."""
     head = cast("TableHead", table_head)
     config = ConversionConfig(cast("ConversionSplit", split), limit, processes, layout, dpi, head)
     reports: list[UnitReport] = []

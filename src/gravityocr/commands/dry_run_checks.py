@@ -12,9 +12,11 @@ from pathlib import Path
 
 import torch
 
+from gravityocr.commands.dry_run_samples import Samples
 from gravityocr.errors import GravityOCRError
 from gravityocr.model.checkpoint import resolve_checkpoint
 from gravityocr.training.corpora.region_shards import RegionFile
+from gravityocr.training.piece_sizes import oversized_warning
 from gravityocr.training.pool_tokens import pool_files
 from gravityocr.training.run_config import RunConfig, TrainConfig
 from gravityocr.training.synthetic.shards import shard_files
@@ -22,6 +24,8 @@ from gravityocr.training.synthetic.shards import shard_files
 CHECKPOINT_FILES = ("config.json", "tokenizer.json", "preprocessor_config.json", "block_diffusion.json")
 FREE_SHARE = 0.9
 """Share of a GPU's memory that a run may plan with."""
+LEFT_OUT_SHARE = 0.01
+"""Share of a pool's regions that a run may leave out without a word."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,16 @@ class Check:
     detail: str
 
 
-def run_checks(config: TrainConfig, recipe: Path | None, gpu_bytes: float, disk_bytes: float) -> list[Check]:
+def run_checks(
+    config: TrainConfig, recipe: Path | None, samples: Samples, gpu_bytes: float, disk_bytes: float
+) -> list[Check]:
     """Check everything that the run of a recipe needs, going on where something is missing.
 
     *Units*: `gpu_bytes` of one process at its peak, `disk_bytes` of what the run's folder will hold.
     """
     checks = [*_packages(config), *_checkpoints(config.train), *_data(config)]
+    if samples.n_counted:
+        checks.append(_pool_fits(samples))
     checks.append(_folder(Path(config.train.folder), disk_bytes))
     if config.train.device != "cpu":
         checks.append(_gpus(config.train, gpu_bytes))
@@ -117,6 +125,31 @@ def _pool(pool: str, split: str) -> Check:
     except ImportError:
         return Check(name, False, "cannot be read without pyarrow; pip install 'gravityocr[train]'")
     return Check(name, n_regions > 0, f"{n_regions:,} regions in {len(files):,} files")
+
+
+def _pool_fits(samples: Samples) -> Check:
+    """Check that the run can train on the regions of its pool, as far as its first file tells."""
+    if samples.problem is not None:
+        return Check("pool fits", False, samples.problem)
+    n_all, n_left_out = samples.n_counted, sum(samples.left_out.values())
+    reason, n_most = next(iter(samples.left_out.items()), ("", 0))
+    left_out = f"{n_left_out:,} of the first file's {n_all:,} regions cannot be trained on"
+    if n_left_out:
+        left_out += f", {n_most:,} of them because {reason}{_fit_remedy(reason)}"
+    larger = oversized_warning(samples.fits)
+    wrong = [left_out] if n_left_out > LEFT_OUT_SHARE * n_all else []
+    wrong += [larger] if larger is not None else []
+    if not wrong and not n_left_out:
+        left_out = f"all {n_all:,} regions of its first file can be trained on"
+    return Check("pool fits", not wrong, "; ".join(wrong) if wrong else left_out)
+
+
+def _fit_remedy(reason: str) -> str:
+    """Return what to do where a reason for leaving regions out does not say it itself."""
+    for setting in ("packing.row_tokens", "packing.response_cap_tokens"):
+        if setting in reason:
+            return f": raise {setting}, or filter the pool"
+    return ": take another train.base, or filter the pool" if "tokenizer" in reason else ""
 
 
 def _folder(folder: Path, disk_bytes: float) -> Check:

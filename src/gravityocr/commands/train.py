@@ -12,7 +12,7 @@ from gravityocr.commands.options import Json, console
 from gravityocr.config import load_config
 from gravityocr.model.draft_head import DRAFT_HEAD_FILE
 from gravityocr.training.draft_head import train_draft_head
-from gravityocr.training.launch import changed_settings, run_training
+from gravityocr.training.launch import run_training
 from gravityocr.training.run_config import TrainConfig
 
 
@@ -30,7 +30,8 @@ def train(
     """Train, or go on where the run's folder stopped; the log is log.jsonl in that folder."""
     resolved = load_config(TrainConfig, config, set_ or [])
     if dry_run:
-        from gravityocr.commands.dry_run import plan_of, plan_text
+        from gravityocr.commands.dry_run import plan_of
+        from gravityocr.commands.dry_run_text import plan_text
 
         plan = plan_of(resolved, config)
         typer.echo(json.dumps(plan, indent=1) if as_json else plan_text(plan))
@@ -41,11 +42,6 @@ def train(
         typer.echo(json.dumps(record) if as_json else draft_head / DRAFT_HEAD_FILE)
         return
     console.print(f"training into {resolved.train.folder}, log.jsonl there has all figures", markup=False)
-    changes = changed_settings(resolved)
-    if changes:
-        console.print("this run goes on with other settings than before:", style="yellow")
-        for change in changes:
-            console.print(f"  {change}", markup=False)
     figures = run_training(resolved)
     if figures is None:
         return

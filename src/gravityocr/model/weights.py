@@ -164,3 +164,4 @@ def save_weights(model: OcrModel, path: Path, dtype: torch.dtype) -> None:
         value = value.detach().to("cpu", dtype)
         tensors[key] = (value.view(shape) if shape else value).contiguous().clone()
     save_file(tensors, str(path / "model.safetensors"), metadata={"format": "pt"})
+    (path / "model.safetensors").chmod(0o644)  # safetensors lets nobody else read it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,15 @@ from torch.nn import functional as F
 from gravityocr.errors import CheckpointError, ConfigError
 from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
 from gravityocr.model.draft_head import DraftHead, save_draft_head
-from gravityocr.model.prompt import token_id
 from gravityocr.training.attention import segment_attention
 from gravityocr.training.joint import RowData
 from gravityocr.training.launch import check_writable
 from gravityocr.training.losses import packed_hidden
-from gravityocr.training.nano import EOS_TOKEN
 from gravityocr.training.optimizer import rate_share
 from gravityocr.training.packing import PackedRow, Sample, pack
 from gravityocr.training.run_config import RunConfig, TrainConfig
-from gravityocr.training.sources import SyntheticSource
+from gravityocr.training.setup import open_source
+from gravityocr.training.sources import Done
 
 LEARNING_RATE = 3e-3
 CLIP_NORM = 1.0
@@ -45,15 +45,13 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
     torch.manual_seed(config.train.seed)
     head = DraftHead(text.hidden_size, text.vocab_size)
     optimizer = torch.optim.AdamW(head.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
-    eos_id = token_id(checkpoint.tokenizer, EOS_TOKEN)
-    noise = replace(config.noise, mask_schedule="all")
-    source = SyntheticSource(config.data, checkpoint.prompts, noise, eos_id)
+    rows = _rows(config, checkpoint)
     record: dict[str, Any] = {}
     began, step = time.monotonic(), 0
     while (share := _share_done(config.train, step, time.monotonic() - began)) < 1.0:
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * rate_share(share, config.optimizer)
-        data = source.row([config.train.seed, step, 0], config.train.n_samples, 1.0)
+        data = next(rows)
         loss, plain = _step(checkpoint, head, data, config)
         if not loss.isfinite():
             what = f"the loss of step {step} is not finite"
@@ -69,6 +67,15 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
             print(" ".join(f"{key}={value:.5g}" for key, value in record.items()), file=sys.stderr, flush=True)
     save_draft_head(head, folder)
     return record
+
+
+def _rows(config: TrainConfig, checkpoint: Checkpoint) -> Iterator[RowData]:
+    """Return rows of fully masked copies, as difficult as they get."""
+    noise = replace(config.noise, mask_schedule="all")
+    source = open_source(replace(config, noise=noise), checkpoint.prompts, min(checkpoint.stop_ids))
+    source.set_difficulty(1.0)
+    for ticket in source.tickets(Done(), 0, 1, 1):
+        yield from source.rows(ticket)
 
 
 def _share_done(run: RunConfig, step: int, elapsed_s: float) -> float:

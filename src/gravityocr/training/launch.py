@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import socket
 import tempfile
 from dataclasses import replace
@@ -13,11 +12,11 @@ import torch
 import torch.distributed as dist
 from torch import multiprocessing
 
-from gravityocr.config import dump_config, load_config
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.model.device import check_device
 from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.run_log import read_records
+from gravityocr.training.run_settings import changed_settings
 from gravityocr.training.trainer import Trainer
 from gravityocr.training.validation import held_out_crops
 
@@ -35,6 +34,7 @@ def run_training(config: TrainConfig) -> dict[str, Any] | None:
     # Missing data, a folder that cannot be written and a broken base are told before any process starts.
     held_out_crops(config.data, config.validation)
     check_writable(Path(run.folder), "train.folder")
+    changed_settings(config)  # refuses another network
     if dist.is_torchelastic_launched() or run.n_processes == 1:
         trainer = Trainer(config)
         figures = trainer.train()
@@ -63,22 +63,6 @@ def check_writable(folder: Path, setting: str) -> None:
             pass
     except OSError as error:
         raise ConfigError(f"{setting} {folder} cannot be written ({error.strerror}); choose another") from error
-
-
-def changed_settings(config: TrainConfig) -> list[str]:
-    """Return what differs from the settings that this run's folder was last trained with.
-
-    *Raises*: ConfigError where the network differs: its weights would not fit.
-    """
-    file = Path(config.train.folder) / "config.toml"
-    if not file.is_file():
-        return []
-    before = load_config(TrainConfig, file)
-    if (before.network, before.train.base) != (config.network, config.train.base):
-        raise ConfigError(f"{file} has another network; choose another train.folder, or remove that one")
-    old, new = (dump_config(one).splitlines() for one in (before, config))
-    changes = difflib.unified_diff(old, new, lineterm="", n=0)
-    return [line for line in changes if line[:1] in "+-" and line[1:2].isalpha()]
 
 
 def _free_port() -> int:

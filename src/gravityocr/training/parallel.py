@@ -34,6 +34,7 @@ class Parallel:
         """
         try:
             from accelerate import Accelerator, InitProcessGroupKwargs
+            from accelerate.utils import parse_flag_from_env
         except ImportError as error:
             raise ConfigError("training needs accelerate; pip install 'gravityocr[train]'") from error
         self.accelerator = Accelerator(
@@ -44,6 +45,9 @@ class Parallel:
         self.accelerator.gradient_accumulation_steps = config.accumulation
         self.accumulation = config.accumulation
         self.bf16 = config.bf16
+        wanted = [name for name in SHARDED if parse_flag_from_env(f"ACCELERATE_USE_{name}")]
+        if wanted and not self.sharded:
+            raise ConfigError(f"accelerate has no {wanted[0]} on a CPU; set train.device to cuda, or launch without it")
         if self.sharded and config.ema:
             raise ConfigError(f"train.ema needs whole weights in fp32, which {self.sharded} does not keep; set it to 0")
         self.module: nn.Module = nn.Module()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -67,12 +69,9 @@ def count_pool_tokens(files: Sequence[RegionFile], prompts: PromptBuilder, noise
                cache: Path | None = None) -> PoolTokens:  # fmt: skip
     """Count the tokens of all regions; with `cache`, only where they are not counted there already."""
     mark = _fingerprint(files, prompts, noise, packing)
-    if cache is not None and cache.is_file():
-        with np.load(cache, allow_pickle=False) as arrays:
-            if arrays["mark"].item() == mark:
-                skipped = tuple(SkippedSample(*pair) for pair in json.loads(arrays["skipped"].item()))
-                groups = tuple(arrays["groups"].tolist())
-                return PoolTokens(arrays["n_prefix"], arrays["n_response"], groups, skipped)
+    kept = _read(cache, mark) if cache is not None and cache.is_file() else None
+    if kept is not None:
+        return kept
     index = _count(files, prompts, noise, packing)
     if not (index.n_response >= 0).any():
         what = f"; the first: {index.skipped[0].name}, {index.skipped[0].reason}" if index.skipped else ""
@@ -87,10 +86,24 @@ def count_pool_tokens(files: Sequence[RegionFile], prompts: PromptBuilder, noise
     return index
 
 
+def _read(cache: Path, mark: str) -> PoolTokens | None:
+    """Return kept counts, None where they are those of something else, or broken."""
+    try:
+        with np.load(cache, allow_pickle=False) as arrays:
+            if arrays["mark"].item() != mark:
+                return None
+            skipped = tuple(SkippedSample(*pair) for pair in json.loads(arrays["skipped"].item()))
+            groups = tuple(arrays["groups"].tolist())
+            return PoolTokens(arrays["n_prefix"], arrays["n_response"], groups, skipped)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
+        return None
+
+
 def _fingerprint(
     files: Sequence[RegionFile], prompts: PromptBuilder, noise: NoiseConfig, packing: PackingConfig
 ) -> str:
-    parts = [f"{one.file.name} {len(one)} {one.file.stat().st_size}" for one in files]
+    stats = [(one, one.file.stat()) for one in files]
+    parts = [f"{one.file.name} {len(one)} {stat.st_size} {stat.st_mtime_ns}" for one, stat in stats]
     parts += [prompts.tokenizer.to_str(), json.dumps(asdict(prompts.spec)), repr(noise), repr(packing)]
     return hashlib.sha256("\n".join(parts).encode("utf-8")).hexdigest()
 

@@ -1,8 +1,8 @@
 """Packed rows of a pool of regions: (1) count tokens, (2) order, (3) plan rows, (4) deal them out, (5) decode.
 
 Steps 1 to 4 look at numbers alone and are the same in every process; only step 5, in the loader workers, reads
-pictures. Row r of the plan goes to step r // (world x accumulation), so neither the number of processes nor that of the
-workers changes what a step trains on.
+pictures. The rows of the plan go to the processes in turn, so neither the number of processes nor that of the workers
+changes what a step trains on, and a run that is resumed with other numbers goes on where it was.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gravityocr.training.noise import NoiseConfig, corrupt
 from gravityocr.training.packing import Sample, fill_response
 from gravityocr.training.pool_tokens import PoolTokens
 from gravityocr.training.row_plan import PackingConfig, PlannedRow, plan_rows
+from gravityocr.training.sources import Done
 
 
 class RegionSource:
@@ -57,10 +58,9 @@ class RegionSource:
             for number in self.order(epoch).tolist():
                 yield epoch * n_all + number, self.index.cost(number, self.noise)
 
-    def tickets(self, first_step: int, rank: int, world: int, accumulation: int) -> Iterator[tuple[PlannedRow, ...]]:
+    def tickets(self, done: Done, rank: int, world: int, accumulation: int) -> Iterator[tuple[PlannedRow, ...]]:
         """Return the planned rows of each step of a process."""
-        first_row = first_step * world * accumulation + rank
-        mine = islice(self.plan(), first_row, None, world)
+        mine = islice(self.plan(), done.rows + rank, None, world)
         while True:
             yield tuple(islice(mine, accumulation))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from gravityocr.config import check_numbers
@@ -101,6 +101,12 @@ class TrainConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
 
+    @property
+    def reading(self) -> ValidationConfig:
+        """How held-out crops are read: in blocks of the size that the checkpoint will name, unless told otherwise."""
+        size = self.validation.block_size or self.train.export_block_size or self.noise.block_size
+        return replace(self.validation, block_size=size)
+
     def __post_init__(self) -> None:
         n_layers = self.network.text.num_hidden_layers
         layers = self.glyphs.guide_layers
@@ -110,6 +116,8 @@ class TrainConfig:
             raise ConfigError("glyphs: regions of data.pool have no places of glyphs; set all its weights to 0")
         if self.glyphs.guide_weight and self.train.activation_checkpointing:
             raise ConfigError("glyphs.guide_weight does not go with train.activation_checkpointing; set one off")
+        if self.train.attention == "flex" and self.train.device == "cpu":
+            raise ConfigError("train.attention flex cannot train on a CPU; set it to segments, or train.device to cuda")
         if self.glyphs.guide_weight and self.train.attention_kind == "flex":
             raise ConfigError("glyphs.guide_weight needs the scores; set train.attention to segments or dense")
         if self.train.vision_only and not self.glyphs.glyph_weight:
@@ -121,6 +129,7 @@ class Progress:
     """What a run knows of itself; saved with the weights."""
 
     step: int = 0
+    n_rows: int = 0
     n_samples: int = 0
     n_tokens: int = 0
     n_skipped: int = 0

@@ -49,6 +49,26 @@ class RunLog:
                 if isinstance(value, (int, float)):
                     self._board.add_scalar(key.replace("val_", "validation/"), value, int(head["step"]))
 
+    def begin(self, step: int, changed: Sequence[str]) -> None:
+        """Say where an interrupted run goes on and with what other settings; lines of steps that were lost go."""
+        if step == 0:
+            for name in (LOG_FILE, SKIPPED_FILE):
+                (self.folder / name).unlink(missing_ok=True)
+            return
+        records = [record for record in read_records(self.folder) if record.get("step", 0) <= step]
+        records.append({"step": step, "resumed_from": step, "changed": list(changed)})
+        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        part = self.folder / f"{LOG_FILE}.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(self.folder / LOG_FILE)
+        self.tell(f"going on at step {step}")
+        for change in changed:
+            self.tell(f"  changed: {change}")
+
+    def tell(self, what: str) -> None:
+        """Show a line that belongs to no step."""
+        print(what, file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """Write what TensorBoard still holds."""
         if self._board is not None:
@@ -70,11 +90,28 @@ def note_skipped(folder: Path, step: int, skipped: Sequence[SkippedSample]) -> N
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
-    """Return the records of a run's log, none where there is no log."""
-    file = folder / LOG_FILE
+    """Return the records of a run's log, none where there is no log; an unfinished last line is left out."""
+    return _records(folder / LOG_FILE)
+
+
+def unnamed(folder: Path, skipped: Sequence[SkippedSample]) -> list[SkippedSample]:
+    """Return those skipped samples that the run's folder does not name yet."""
+    named = {(record.get("name"), record.get("reason")) for record in _records(folder / SKIPPED_FILE)}
+    return [one for one in skipped if (one.name, one.reason) not in named]
+
+
+def _records(file: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    records = []
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
 
 
 def _duration(seconds: float) -> str:

@@ -102,12 +102,18 @@ def _heads(config: TrainConfig, model: OcrModel, eos_id: int) -> GlyphHeads | No
 
 def build_source(config: TrainConfig, setup: NetworkSetup, parallel: Parallel) -> RowSource:
     """Open what the rows of a run come from; what a pool holds that cannot be trained on is noted in the setup."""
+    with parallel.first():
+        source = open_source(config, setup.prompts, setup.eos_id, Path(config.train.folder) / "pool-tokens.npz")
+    if isinstance(source, RegionSource):
+        setup.skipped = source.index.skipped
+    return source
+
+
+def open_source(config: TrainConfig, prompts: PromptBuilder, eos_id: int, cache: Path | None = None) -> RowSource:
+    """Open the pool of a configuration, or the synthetic crops; `cache` keeps the token counts of a pool."""
     run, data = config.train, config.data
     if data.pool is None:
-        return SyntheticSource(data, setup.prompts, config.noise, setup.eos_id, run.seed, run.n_samples)
+        return SyntheticSource(data, prompts, config.noise, eos_id, run.seed, run.n_samples)
     files = [RegionFile(file) for file in pool_files(data.pool, "train")]
-    cache = Path(run.folder) / "pool-tokens.npz"
-    with parallel.first():
-        index = count_pool_tokens(files, setup.prompts, config.noise, config.packing, cache)
-    setup.skipped = index.skipped
-    return RegionSource(files, index, setup.prompts, config.noise, config.packing, setup.eos_id, run.seed)
+    index = count_pool_tokens(files, prompts, config.noise, config.packing, cache)
+    return RegionSource(files, index, prompts, config.noise, config.packing, eos_id, run.seed)

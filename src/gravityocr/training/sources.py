@@ -68,11 +68,19 @@ class DataConfig:
             raise ConfigError(f"data.shards: the shares {shares} must not exceed 1 together")
 
 
+@dataclass(frozen=True)
+class Done:
+    """What of a run is done: its steps, and the rows of all processes that they took."""
+
+    steps: int = 0
+    rows: int = 0
+
+
 class RowSource(Protocol):
     """What a trainer draws rows from. A ticket names the rows of one step in one process; it is small and picklable."""
 
-    def tickets(self, first_step: int, rank: int, world: int, accumulation: int) -> Iterator[Any]:
-        """Return the tickets of a process from a step on, without end."""
+    def tickets(self, done: Done, rank: int, world: int, accumulation: int) -> Iterator[Any]:
+        """Return the tickets of a process, without end, behind what is done already."""
         ...
 
     def rows(self, ticket: Any) -> tuple[RowData, ...]:
@@ -113,9 +121,9 @@ class SyntheticSource:
         # Shared, so that loader workers see it rise.
         self.difficulty = torch.zeros(()).share_memory_()
 
-    def tickets(self, first_step: int, rank: int, world: int, accumulation: int) -> Iterator[SyntheticTicket]:
+    def tickets(self, done: Done, rank: int, world: int, accumulation: int) -> Iterator[SyntheticTicket]:
         """Return the step and the number of each row of a process."""
-        for step in count(first_step):
+        for step in count(done.steps):
             yield tuple((step, rank + world * micro) for micro in range(accumulation))
 
     def rows(self, ticket: SyntheticTicket) -> tuple[RowData, ...]:

@@ -5,12 +5,13 @@ Randomness needs no state: every draw is seeded by the run's seed and the number
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
 
-from gravityocr.errors import CheckpointError
+from gravityocr.errors import CheckpointError, ConfigError, InputError
 from gravityocr.training.run_config import Progress
 from gravityocr.training.warm_start import STATE_ERRORS
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gravityocr.training.trainer import Trainer
 
 STATE_FILE = "state.pt"
+LOCK_FILE = ".lock"
 SHARDS_FOLDER = "state-shards"
 
 
@@ -30,7 +32,7 @@ def save_state(trainer: Trainer) -> None:
         shards = f"{SHARDS_FOLDER}-{trainer.progress.step % 2}"
         parallel.save_shards(trainer.folder / shards)
         parallel.wait()
-        state["shards"] = shards
+        state |= {"shards": shards, "sharded": parallel.sharded, "n_processes": parallel.world}
     else:
         heads = trainer.module.heads
         state["model"] = trainer.model.state_dict()
@@ -40,10 +42,33 @@ def save_state(trainer: Trainer) -> None:
         state["ema"] = trainer.ema.state_dict()
     if parallel.rank == 0:
         trainer.folder.mkdir(parents=True, exist_ok=True)
-        temporary = trainer.folder / f"{STATE_FILE}.part"
-        torch.save(state, temporary)
-        temporary.replace(trainer.folder / STATE_FILE)
+        _write(state, trainer.folder / STATE_FILE)
     parallel.wait()
+
+
+def _write(state: dict[str, Any], file: Path) -> None:
+    temporary = file.with_name(f"{file.name}.part")
+    try:
+        torch.save(state, temporary)
+        temporary.replace(file)
+    except (OSError, RuntimeError) as error:  # torch's own writer knows no OSError
+        temporary.unlink(missing_ok=True)
+        what = str(error).strip().splitlines()[0]
+        raise InputError(f"{file} cannot be written ({what}); make room, then start again") from error
+
+
+def lock_folder(folder: Path) -> TextIO:
+    """Keep a second run out of a run's folder for as long as the returned file is open.
+
+    *Raises*: ConfigError where a run is in it.
+    """
+    file = (folder / LOCK_FILE).open("w", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise ConfigError(f"another run trains in {folder}; wait for it, or choose another train.folder") from error
+    return file
 
 
 def load_state(trainer: Trainer) -> None:
@@ -71,6 +96,8 @@ def _take(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
         for optimizer in optimizers
     ]
     if trainer.parallel.sharded:
+        if (state["sharded"], state["n_processes"]) != (trainer.parallel.sharded, trainer.parallel.world):
+            raise ValueError(f"{state['n_processes']} processes of {state['sharded']} saved it, and must go on with it")
         trainer.parallel.load_shards(folder / state["shards"])
     else:
         trainer.model.load_state_dict(state["model"])

@@ -28,10 +28,12 @@ from gravityocr.training.losses import TargetScale, target_scale
 from gravityocr.training.optimizer import build_optimizers, freeze, rate_share, set_rates
 from gravityocr.training.parallel import Parallel
 from gravityocr.training.run_config import Progress, TrainConfig
-from gravityocr.training.run_log import RunLog, note_skipped
+from gravityocr.training.run_log import RunLog, note_skipped, read_records, unnamed
+from gravityocr.training.run_settings import changed_settings
 from gravityocr.training.setup import NetworkSetup, build_source, filler_row, new_setup
-from gravityocr.training.sources import RowSource
-from gravityocr.training.state import load_state, save_state
+from gravityocr.training.sources import Done, RowSource
+from gravityocr.training.state import load_state, lock_folder, save_state
+from gravityocr.training.stopping import StopRequest
 from gravityocr.training.validation import validate
 from gravityocr.training.warm_start import start_from
 from gravityocr.training.weight_average import WeightAverage
@@ -87,6 +89,8 @@ class Trainer:
         self._peak_flops = peak_flops(torch.cuda.get_device_name(self.parallel.device)) if on_gpu else None
         self._clock = time.monotonic()
         self._n_lost = 0
+        self._stop = StopRequest()
+        self._is_stopped = False
 
     @property
     def share_done(self) -> float:
@@ -97,32 +101,23 @@ class Trainer:
         return min(1.0, self.progress.step / run.steps)
 
     def train(self) -> dict[str, Any]:
-        """Run to the end, saving and validating on the way; return the last figures."""
-        run, progress = self.config.train, self.progress
-        if self.log:
-            (self.folder / "config.toml").write_text(dump_config(self.config), encoding="utf-8")
-            if progress.step == 0:
-                note_skipped(self.folder, 0, self.setup.skipped)
-        self.source.set_difficulty(progress.difficulty(self.config.data))
-        saved = validated = progress.elapsed_s
-        began, n_first, tokens_first = progress.elapsed_s, progress.step, progress.n_tokens
-        record: dict[str, Any] = {}
-        self._clock = time.monotonic()
-        for rows in self._steps():
-            if self.share_done >= 1.0:
-                break
-            record = self._timed_step(rows)
-            self.source.set_difficulty(progress.difficulty(self.config.data))
-            if progress.step % run.log_every == 0 or self.share_done >= 1.0:
-                self.write(record, self._eta_s(began, n_first))
-            if progress.elapsed_s - saved > run.save_every_s:
-                save_state(self)
-                saved = progress.elapsed_s
-            if self._validation_is_due(progress.elapsed_s - validated) and self.share_done < 1.0:
-                self.write(self.validate())
-                validated = progress.elapsed_s
-            self._clock = time.monotonic()
-        save_state(self)
+        """Run to the end, saving and validating on the way; return the last figures.
+
+        A run that SIGINT or SIGTERM stops saves its state first. One that is finished is left as it is.
+        """
+        if self.share_done >= 1.0 and (self.folder / "checkpoint").is_dir():
+            if self.log:
+                what = f"the run is finished, at step {self.progress.step}: nothing is trained"
+                self.log.tell(f"{what}; raise train.steps or train.budget_s to go on, or choose another train.folder")
+            return (read_records(self.folder) or [{}])[-1]
+        self._lock = lock_folder(self.folder) if self.log else None
+        self._begin()
+        began, tokens_first = self.progress.elapsed_s, self.progress.n_tokens
+        with StopRequest() as self._stop:
+            record = self._run()
+        if self._is_stopped:
+            self._stop.obey()
+            raise KeyboardInterrupt  # another process was told to stop
         figures = self.validate()
         self.write(figures)
         whole = self.parallel.whole(self.model)
@@ -131,8 +126,43 @@ class Trainer:
             write_card(self.folder / "checkpoint", self.folder)
             self.log.close()
         self.parallel.wait()
-        rate = (progress.n_tokens - tokens_first) / max(1e-9, progress.elapsed_s - began)
+        rate = (self.progress.n_tokens - tokens_first) / max(1e-9, self.progress.elapsed_s - began)
         return {**record, **figures, "tokens_per_s": round(rate, 1)}
+
+    def _begin(self) -> None:
+        progress = self.progress
+        if self.log:
+            self.log.begin(progress.step, changed_settings(self.config))
+            note_skipped(self.folder, 0, unnamed(self.folder, self.setup.skipped))
+            (self.folder / "config.toml").write_text(dump_config(self.config), encoding="utf-8")
+        self.source.set_difficulty(progress.difficulty(self.config.data))
+
+    def _run(self) -> dict[str, Any]:
+        run, progress = self.config.train, self.progress
+        saved = validated = progress.elapsed_s
+        began, n_first = progress.elapsed_s, progress.step
+        record: dict[str, Any] = {}
+        self._clock = time.monotonic()
+        for rows in self._steps():
+            if self.share_done >= 1.0:
+                break
+            record = self._timed_step(rows)
+            self.source.set_difficulty(progress.difficulty(self.config.data))
+            if progress.step % run.log_every == 0 or self.share_done >= 1.0 or self._is_stopped:
+                self.write(record, self._eta_s(began, n_first))
+            if self._is_stopped:
+                break
+            if progress.elapsed_s - saved > run.save_every_s:
+                save_state(self)
+                saved = progress.elapsed_s
+            if self._validation_is_due(progress.elapsed_s - validated) and self.share_done < 1.0:
+                self.write(self.validate())
+                validated = progress.elapsed_s
+            self._clock = time.monotonic()
+        save_state(self)
+        if self._is_stopped and self.log:
+            self.log.tell(f"stopped at step {progress.step}, whose state is saved; the same command goes on from there")
+        return record
 
     def _validation_is_due(self, since_s: float) -> bool:
         run = self.config.train
@@ -148,7 +178,8 @@ class Trainer:
 
     def _steps(self) -> Iterator[tuple[RowData, ...]]:
         run, parallel = self.config.train, self.parallel
-        tickets = self.source.tickets(self.progress.step, parallel.rank, parallel.world, run.accumulation)
+        done = Done(self.progress.step, self.progress.n_rows)
+        tickets = self.source.tickets(done, parallel.rank, parallel.world, run.accumulation)
         dataset = _StepDataset(self.source)
         if run.n_workers == 0:
             return (dataset[ticket] for ticket in tickets)
@@ -159,16 +190,19 @@ class Trainer:
         return iter(loader)
 
     def _timed_step(self, rows: Sequence[RowData]) -> dict[str, Any]:
-        set_rates(self.parallel.optimizers, rate_share(self.share_done, self.config.optimizer))
-        record = self.step(rows)
+        share = rate_share(self.share_done, self.config.optimizer)
+        set_rates(self.parallel.optimizers, share)
+        record = {**self.step(rows), "lr": share * self.config.optimizer.lr_decoder}
         now = time.monotonic()
         # Rendering counts, a pause of the process does not.
         spent = min(now - self._clock, MAX_STEP_S)
         self._clock = now
-        # All processes must agree on the time, since it steers the schedule.
-        spent = self.parallel.sum([spent])[0] / self.parallel.world
+        # All processes must agree on the time, since it steers the schedule, and on when to stop.
+        total, n_stopped = self.parallel.sum([spent, float(self._stop.signum is not None)])
+        spent, self._is_stopped = total / self.parallel.world, n_stopped > 0
         progress = self.progress
         progress.step += 1
+        progress.n_rows += len(rows) * self.parallel.world
         progress.elapsed_s += spent
         progress.n_samples += record["n_samples"]
         progress.n_tokens += record["n_tokens"]
@@ -287,7 +321,7 @@ class Trainer:
         model.eval()
         config, setup = self.config, self.setup
         with self._averaged():
-            result = validate(model, setup.prompts, config.data, config.validation, setup.stop_ids, setup.mask_id)
+            result = validate(model, setup.prompts, config.data, config.reading, setup.stop_ids, setup.mask_id)
         model.train()
         self.parallel.wait()
         return result

@@ -14,7 +14,7 @@ from PIL import Image
 from gravityocr.config import check_numbers
 from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, decode_prompts
 from gravityocr.document import Task
-from gravityocr.errors import InputError
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.metrics.edit import ned
 from gravityocr.metrics.teds import score_teds
 from gravityocr.model.formula_pieces import FormulaPieceSpec
@@ -30,22 +30,22 @@ from gravityocr.training.synthetic.variation import vary
 
 @dataclass(frozen=True)
 class ValidationConfig:
-    """How many held-out crops are read of each kind, how hard they are, and the block sizes of the drafts.
+    """How many held-out crops are read of each kind, how hard they are, and the block size of the drafts.
 
     `shards` is a folder of held-out shards below the data's, each of them a kind of its own, named by its file.
     """
 
     n_crops: int = 64
     difficulty: float = 0.7
-    block_size: int = 16
+    block_size: int | None = None
     max_tokens: int = 280
     seed: int = 12345
     shards: str | None = None
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "validation.", n_crops=(1, 10**6), difficulty=(0.0, 1.0), block_size=(1, 256),
-            max_tokens=(1, 65536), seed=(0, 2**63 - 1),
+            self, "validation.", optional=("block_size",), n_crops=(1, 10**6), difficulty=(0.0, 1.0),
+            block_size=(1, 256), max_tokens=(1, 65536), seed=(0, 2**63 - 1),
         )  # fmt: skip
 
 
@@ -130,6 +130,8 @@ def _read(model: OcrModel, prompts: PromptBuilder, crops: Sequence[HeldOutCrop],
           stop_ids: frozenset[int], mask_id: int) -> dict[str, Any]:  # fmt: skip
     built = [prompts.build(crop.image, crop.task) for crop in crops]
     results = {}
+    if config.block_size is None:
+        raise ConfigError("validation.block_size is not resolved; take TrainConfig.reading")
     modes: tuple[DecodeMode, ...] = ("ar", "self-spec")
     for mode in modes:
         options = DecodeOptions(mask_id, stop_ids, config.block_size, mode, config.max_tokens)
@@ -144,6 +146,7 @@ def _read(model: OcrModel, prompts: PromptBuilder, crops: Sequence[HeldOutCrop],
     n_forwards, n_decoded = sum(s.n_forwards for s in drafted), sum(len(s.ids) - 1 for s in drafted)
     pairs = zip(drafted, results["ar"], strict=True)
     record: dict[str, Any] = {
+        "n_crops": len(crops),
         "ned": sum(errors) / len(errors),
         "tpf": n_decoded / max(1, n_forwards),
         "n_decoded": n_decoded,

@@ -17,7 +17,8 @@ RECORD = {
     "step": 7, "samples": 70, "val_ned": 0.1, "val_teds_table": 0.8, "val_ned_formula": 0.3, "val_tpf": 4.0,
     "val_tpf_table": 3.0, "val_tpf_formula": 2.0, "val_n_decoded": 400, "val_n_forwards": 100,
     "val_n_decoded_table": 300, "val_n_forwards_table": 100, "val_n_decoded_formula": 200,
-    "val_n_forwards_formula": 100, "val_identical": 1.0, "val_identical_table": 1.0, "val_identical_formula": 0.5,
+    "val_n_forwards_formula": 100, "val_n_crops": 9, "val_n_crops_table": 8, "val_n_crops_formula": 7,
+    "val_identical": 1.0, "val_identical_table": 1.0, "val_identical_formula": 0.5,
 }  # fmt: skip
 
 
@@ -27,6 +28,7 @@ def test_a_row_by_hand() -> None:
     assert row["tpf"] == pytest.approx(900 / 300)
     assert row["identical"] == 0.5
     assert "| arm | 80.00 | 0.9000 | 0.8000 | 0.7000 | 3.00 | 4.00 / 3.00 / 2.00 | 95.00, 6.75 |" in as_table([row])
+    assert as_table([row]).startswith("9 / 8 / 7 held-out crops")
 
 
 @pytest.mark.parametrize("name", [*ABLATIONS])
@@ -35,7 +37,7 @@ def test_arms_are_valid_and_differ(name: str) -> None:
     assert len({repr(config) for config in configs}) == len(configs)
     if name == "block-size":
         assert [config.noise.block_size for config in configs] == [8, 16, 24, 32]
-        assert all(config.validation.block_size == config.noise.block_size for config in configs)
+        assert all(config.reading.block_size == config.noise.block_size for config in configs)
 
 
 def test_a_finished_arm_is_read_and_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

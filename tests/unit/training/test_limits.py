@@ -72,7 +72,7 @@ def test_settings_out_of_range_are_named(override: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (("glyphs.guide_weight=0.3", "train.attention=flex"), "set train.attention to segments or dense"),
+        (("train.attention=flex",), "flex cannot train on a CPU"),
         (("glyphs.guide_weight=0.3", "train.device=cuda"), "set train.attention to segments or dense"),
         (("glyphs.guide_weight=0.3", "train.activation_checkpointing=true"), "does not go with"),
         (("train.vision_only=0.1",), "set glyphs.glyph_weight above 0"),
@@ -86,7 +86,7 @@ def test_settings_that_exclude_each_other_are_told(overrides: tuple[str, ...], w
 
 @pytest.mark.parametrize(
     ("asked", "device", "kind"),
-    [("auto", "cpu", "segments"), ("auto", "cuda", "flex"), ("dense", "cuda", "dense"), ("flex", "cpu", "flex")],
+    [("auto", "cpu", "segments"), ("auto", "cuda", "flex"), ("dense", "cuda", "dense"), ("flex", "cuda", "flex")],
 )
 def test_attention_is_chosen_for_the_device(asked: str, device: str, kind: str) -> None:
     config = load_config(TrainConfig, None, [f"train.attention={asked}", f"train.device={device}"])

@@ -19,6 +19,7 @@ from gravityocr.training.packing import Sample
 from gravityocr.training.pool_tokens import SAMPLE_POOL, PoolTokens, count_pool_tokens, pool_files
 from gravityocr.training.region_source import RegionSource
 from gravityocr.training.row_plan import PackingConfig
+from gravityocr.training.sources import Done
 
 NOISE = NoiseConfig(4)
 PACKING = PackingConfig(row_tokens=260, response_cap_tokens=40, open_rows=3)
@@ -124,7 +125,8 @@ def test_any_number_of_processes_takes_the_same_rows_of_a_step(files: list[Regio
     rows = [*islice(source.plan(), 24)]
     for world, accumulation in ((1, 4), (2, 2), (4, 1)):
         for first_step in (0, 2):
-            tickets = [source.tickets(first_step, rank, world, accumulation) for rank in range(world)]
+            done = Done(first_step, 4 * first_step)
+            tickets = [source.tickets(done, rank, world, accumulation) for rank in range(world)]
             for step in range(first_step, first_step + 3):
                 parts = [next(one) for one in tickets]
                 assert all(len(part) == accumulation for part in parts)

@@ -16,7 +16,7 @@ from gravityocr.model.prompt import TASK_PROMPTS
 from gravityocr.training.joint import RowData
 from gravityocr.training.noise import NoiseConfig
 from gravityocr.training.run_config import Progress, TrainConfig
-from gravityocr.training.sources import DataConfig, ShardShare, SyntheticSource, encode_tokens
+from gravityocr.training.sources import DataConfig, Done, ShardShare, SyntheticSource, encode_tokens
 from gravityocr.training.synthetic.shards import SUFFIX, RenderedSample, write_shard
 
 NOISE = NoiseConfig(4, "mixed", random_offset=True)
@@ -145,8 +145,8 @@ def test_difficulty_rises_from_the_start_of_the_ramp() -> None:
 def test_a_ticket_names_the_rows_of_a_step_in_a_process(data_dir: Path) -> None:
     """Row r of a step is the same one, whichever process of however many draws it."""
     source = SyntheticSource(DataConfig(folder=str(data_dir)), PROMPTS, NOISE, EOS_ID, seed=7, n_samples=2)
-    alone = source.tickets(3, rank=0, world=1, accumulation=4)
-    shared = [source.tickets(3, rank, world=2, accumulation=2) for rank in (0, 1)]
+    alone = source.tickets(Done(3), rank=0, world=1, accumulation=4)
+    shared = [source.tickets(Done(3), rank, world=2, accumulation=2) for rank in (0, 1)]
     for step in (3, 4):
         ticket = next(alone)
         assert ticket == tuple((step, row) for row in range(4))

@@ -1,7 +1,8 @@
 """Which regions are fit to train on: every removal has a reason with a name.
 
 The checks of a region run from the cheapest to the dearest, and the first that fails names the reason. Decoding the
-picture is the last of them; TeX, where it is asked for, is tried on whole batches (`tex_rejects`).
+picture is the last of them. Whether a checkpoint's tokenizer can write the target (`unwritable`) is asked after that, and
+TeX, where it is asked for, is tried on whole batches (`tex_rejects`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gravityocr.training.corpora.tex_check import set_without_error
 Reason = Literal[
     "pending_target", "empty_target", "too_short", "too_long", "bad_characters", "foreign_script", "broken_latex",
     "unknown_command", "unset_by_tex", "broken_table", "ragged_table", "empty_table", "repetition", "tiny_picture",
-    "huge_picture", "broken_picture", "wrong_size", "blank_picture",
+    "huge_picture", "broken_picture", "wrong_size", "blank_picture", "unwritable",
 ]  # fmt: skip
 """Why a region is left out."""
 REASONS: tuple[Reason, ...] = get_args(Reason)

@@ -148,7 +148,7 @@ def drawn(keys: Keys, seed: int, purpose: int) -> Keys:
 def plan_pool(index: RegionIndex, seed: int, mixture: MixtureConfig, split: SplitConfig) -> PoolPlan:
     """Decide the fate of every candidate and the order of those that are taken.
 
-    *Raises*: InputError where no region is left for a task of the mixture.
+    *Raises*: MissingTasksError where no region is left for a task of the mixture.
     """
     fate = np.full(len(index), FATES.index("train"), dtype=np.uint8)
     # The first of equals stays; np.unique returns the first of each.
@@ -163,8 +163,14 @@ def plan_pool(index: RegionIndex, seed: int, mixture: MixtureConfig, split: Spli
     is_held = np.isin(index.document[candidates], held)
     fate[candidates[is_held]] = FATES.index("validation")
     rest = candidates[~is_held]
-    n_available: dict[Task, int] = {task: int((index.task[rest] == TASKS.index(task)).sum()) for task in TASKS}
-    n_wanted = mixture_counts(n_available, mixture)
+    n_available = _by_task(index, rest)
+    try:
+        n_wanted = mixture_counts(n_available, mixture)
+    except MissingTasksError as error:
+        n_held = _by_task(index, candidates[is_held])
+        lost = [f"{n_held[task]} {task}" for task in error.tasks if n_held[task]]
+        what = f"the validation split holds all there are: {', '.join(lost)}; --set validation.share=0 frees them"
+        raise error.because(what if lost else "") from error
     ranks = drawn(index.digest, seed, _SAMPLE)
     for task, n in n_wanted.items():
         members = rest[index.task[rest] == TASKS.index(task)]
@@ -176,6 +182,10 @@ def plan_pool(index: RegionIndex, seed: int, mixture: MixtureConfig, split: Spli
         chosen = np.flatnonzero(fate == FATES.index(name))
         taken.append(chosen[np.argsort(places[chosen], kind="stable")])
     return PoolPlan(taken[0], taken[1], fate, n_available)
+
+
+def _by_task(index: RegionIndex, entries: Numbers) -> dict[Task, int]:
+    return {task: int((index.task[entries] == TASKS.index(task)).sum()) for task in TASKS}
 
 
 def held_documents(documents: Keys, pages: Keys, seed: int, split: SplitConfig) -> Keys:
@@ -198,20 +208,49 @@ def held_documents(documents: Keys, pages: Keys, seed: int, split: SplitConfig) 
     return names[order[:n_held]]
 
 
+class MissingTasksError(InputError):
+    """Nothing is left of some tasks of the mixture; `settings` are the ones with which the rest makes a pool."""
+
+    def __init__(self, tasks: Sequence[Task], settings: tuple[str, ...], shares: Sequence[float], why: str = "") -> None:
+        self.tasks, self.settings, self._shares, self.why = tuple(tasks), settings, tuple(shares), why
+        names = " and ".join(f"no {task}" for task in tasks)
+        of = ("their shares" if len(tasks) > 1 else "its share") + " of " + " and ".join(f"{one:g}" for one in shares)
+        options = " ".join(f"--set {setting}" for setting in settings)
+        remedy = f"add data, or leave them out: {options}" if settings else "nothing else is left either; add data"
+        super().__init__(f"{names} region is left for {of}{f' ({why})' if why else ''}; {remedy}")
+
+    def because(self, why: str) -> MissingTasksError:
+        """Return the error with what became of the regions."""
+        return MissingTasksError(self.tasks, self.settings, self._shares, why)
+
+
+def check_tasks(available: Mapping[Task, int], mixture: MixtureConfig) -> None:
+    """Check that there are regions for every task of the mixture, or for one of them where that is enough.
+
+    *Raises*: MissingTasksError naming all that have none.
+    """
+    weights = {task: weight for task, weight in mixture.weights().items() if weight}
+    missing = [task for task in weights if not available.get(task)]
+    if not missing or (mixture.shortfall == "keep" and len(missing) < len(weights)):
+        return
+    present = [task for task in TASKS if available.get(task)]
+    settings = [f"mixture.{task}=0" for task in missing] if present else []
+    if not any(task in weights for task in present):
+        settings += [f"mixture.{task}=1" for task in present]
+    raise MissingTasksError(missing, tuple(settings), [weights[task] for task in missing])
+
+
 def mixture_counts(available: Mapping[Task, int], mixture: MixtureConfig) -> dict[Task, int]:
     """Return how many regions of each task are taken.
 
-    *Raises*: InputError where a task of the mixture has none (and others may not make up for it).
+    *Raises*: MissingTasksError where a task of the mixture has none (and others may not make up for it).
 
     >>> mixture_counts({"text": 649, "table": 290, "formula": 289}, MixtureConfig())
     {'text': 649, 'table': 216, 'formula': 216}
     """
     weights = {task: weight for task, weight in mixture.weights().items() if weight}
-    missing = [task for task in weights if not available.get(task)]
-    if missing and (mixture.shortfall == "shrink" or len(missing) == len(weights)):
-        remedy = f"add data, set mixture.{missing[0]} = 0, or mixture.shortfall = keep"
-        raise InputError(f"no {missing[0]} region is left for a share of {weights[missing[0]]:g}; {remedy}")
-    present = [task for task in weights if task not in missing]
+    check_tasks(available, mixture)
+    present = [task for task in weights if available.get(task)]
     anchor = (
         min(present, key=lambda task: available[task] / weights[task])
         if mixture.shortfall == "shrink"

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from gravityocr.document import Box, Task
 from gravityocr.errors import ConfigError, InputError
@@ -126,6 +126,8 @@ def open_page(data: bytes) -> Image.Image:
         page = Image.new("RGB", rgba.size, "white")
         page.paste(rgba, mask=rgba.getchannel("A"))
         return page
+    except UnidentifiedImageError as error:  # it would name the address of the bytes
+        raise InputError("it is broken (no image); download it again") from error
     except _BROKEN as error:
         raise InputError(f"it is broken ({error}); download it again") from error
 

@@ -20,18 +20,20 @@ from gravityocr.training.corpora.filters import (
 )
 from gravityocr.training.corpora.mixture import ORIGINS, RegionIndex, region_keys
 from gravityocr.training.corpora.region_shards import ROW_GROUP, TASKS, LabelledRegion, RegionFile
+from gravityocr.training.corpora.unwritable import tokenizer_of, unwritable
 
 _KEYS = ("digest", "identity", "document", "page")
 
 
 @dataclass(frozen=True)
 class IndexedFile:
-    """A region file to be filtered, and where its index goes."""
+    """A region file to be filtered, and where its index goes; `checkpoint` must be able to write what stays."""
 
     file: Path
     out: Path
     filters: FilterConfig
     n_examples: int
+    checkpoint: str | None = None
 
 
 @dataclass
@@ -56,7 +58,7 @@ def index_file(job: IndexedFile) -> None:
     numbers: list[tuple[int, ...]] = []
     keys: list[tuple[int, int, int, int]] = []
     sources: dict[str, int] = {}
-    for row, region, removal in _judged(RegionFile(job.file), job.filters):
+    for row, region, removal in _judged(RegionFile(job.file), job.filters, job.checkpoint):
         group = (region.source, region.task, region.target_origin)
         notes.read[group] += 1
         if removal is not None:
@@ -86,15 +88,25 @@ def index_file(job: IndexedFile) -> None:
     part.replace(job.out)
 
 
-def _judged(regions: RegionFile, config: FilterConfig) -> Iterator[tuple[int, LabelledRegion, Removal | None]]:
+def _judged(
+    regions: RegionFile, config: FilterConfig, checkpoint: str | None
+) -> Iterator[tuple[int, LabelledRegion, Removal | None]]:
     """Yield row, region and why it is left out; TeX sees a batch of those that all else lets pass."""
     batch: list[tuple[int, LabelledRegion, Removal | None]] = []
     for row, region in enumerate(regions):
-        batch.append((row, region, removal_of(region, config)))
+        batch.append((row, region, removal_of(region, config) or _by_tokenizer(region, checkpoint)))
         if len(batch) == ROW_GROUP:
             yield from _after_tex(batch, config)
             batch = []
     yield from _after_tex(batch, config)
+
+
+def _by_tokenizer(region: LabelledRegion, checkpoint: str | None) -> Removal | None:
+    if checkpoint is None:
+        return None
+    tokenizer = tokenizer_of(checkpoint)
+    lacking = unwritable(tokenizer, region.target, tokenizer.encode(region.target, add_special_tokens=False).ids)
+    return Removal("unwritable", f"the tokenizer of {checkpoint} lacks {lacking}") if lacking else None
 
 
 def _after_tex(
