@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +13,10 @@ import typer
 
 from gravityocr.commands.options import Json, console
 from gravityocr.config import load_config
-from gravityocr.training.corpora.pool import REPORT, PoolConfig, build_pool
+from gravityocr.errors import InputError
+from gravityocr.training.corpora.mixture import MissingTasksError
+from gravityocr.training.corpora.pool import PoolConfig, build_pool
+from gravityocr.training.corpora.pool_folder import REPORT
 
 
 def pool(
@@ -18,18 +24,35 @@ def pool(
     out: Annotated[Path, typer.Option(help="Folder of the pool; a run that was killed goes on.")],
     config: Annotated[Path | None, typer.Option(help="TOML file; default: the paper's 60/20/20 mixture.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, repeatable.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Leave out what its tokenizer cannot write ('nano' or a folder); default: keep it.")
+    ] = None,
     processes: Annotated[int, typer.Option(help="Files and buckets worked on at a time.", min=1, max=256)] = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Make a pool that is there anew.")] = False,
     as_json: Json = False,
 ) -> None:
     """Filter regions, hold documents out, subsample to the mixture, shuffle, and write the pool and its pool.json."""
     settings = load_config(PoolConfig, config, set_ or [])
+    if checkpoint is not None:
+        settings = replace(settings, checkpoint=checkpoint)
 
     def say(line: str) -> None:
         console.print(line, markup=False)
 
-    report = build_pool(inputs, out, settings, processes=processes, overwrite=overwrite, say=say)
+    try:
+        report = build_pool(inputs, out, settings, processes=processes, overwrite=overwrite, say=say)
+    except MissingTasksError as error:
+        options = {"--config": config, "--checkpoint": checkpoint, "--processes": None if processes == 1 else processes}
+        typed = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        line = _command(inputs, out, [*typed, *(["--overwrite"] if overwrite else [])], [*(set_ or []), *error.settings])
+        raise InputError(f"{error}\n  {line}" if error.settings else str(error)) from error
     typer.echo(json.dumps(report, indent=1, ensure_ascii=False) if as_json else _as_text(report, out / REPORT))
+
+
+def _command(inputs: Sequence[Path], out: Path, options: Sequence[str], settings: Sequence[str]) -> str:
+    """Return the command line as it was typed, with some settings."""
+    words = ["gravityocr", "data", "pool", *map(str, inputs), "--out", str(out), *options]
+    return shlex.join([*words, *(word for setting in settings for word in ("--set", setting))])
 
 
 def _as_text(report: dict[str, Any], file: Path) -> str:

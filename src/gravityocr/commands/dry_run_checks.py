@@ -80,6 +80,8 @@ def _checkpoints(run: RunConfig) -> Iterator[Check]:
             yield Check(setting, True, f"the run in {name}")
             continue
         remedy = "make it: gravityocr checkpoint convert zai-org/GLM-OCR FOLDER"
+        if setting == "train.start_from":
+            remedy = "train the run that it names first"
         try:
             folder = resolve_checkpoint(name)
         except GravityOCRError as error:
@@ -112,7 +114,11 @@ def _data(config: TrainConfig) -> Iterator[Check]:
         except GravityOCRError as error:
             yield Check(f"{setting} {name}", False, str(error))
         else:
-            yield Check(f"{setting} {name}", True, f"{n_files} files in {folder / name}")
+            yield Check(f"{setting} {name}", True, f"{_n_files(n_files)} in {folder / name}")
+
+
+def _n_files(n: int) -> str:
+    return "1 file" if n == 1 else f"{n:,} files"
 
 
 def _pool(pool: str, split: str) -> Check:
@@ -124,7 +130,7 @@ def _pool(pool: str, split: str) -> Check:
         return Check(name, False, str(error))
     except ImportError:
         return Check(name, False, "cannot be read without pyarrow; pip install 'gravityocr[train]'")
-    return Check(name, n_regions > 0, f"{n_regions:,} regions in {len(files):,} files")
+    return Check(name, n_regions > 0, f"{n_regions:,} regions in {_n_files(len(files))}")
 
 
 def _pool_fits(samples: Samples) -> Check:

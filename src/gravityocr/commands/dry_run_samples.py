@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import torch
 
@@ -89,8 +88,8 @@ def _assumed(config: TrainConfig) -> SampleShape:
 
 
 def _told(shape: SampleShape) -> str:
-    prefix = f"{shape.n_prompt + shape.n_cells:g} of prompt and image"
-    return f"{prefix}, and {1 + shape.n_corrupt} times {shape.n_response - shape.n_eos:g} of response + {shape.n_eos} EOS"
+    prefix, n_copies = f"{shape.n_prompt + shape.n_cells:g} of prompt and image", 1 + shape.n_corrupt
+    return f"{prefix}, and {n_copies} times {shape.n_response - shape.n_eos:g} of response + {shape.n_eos} EOS"
 
 
 def _opened(pool: str, base: str) -> _Pool:

@@ -15,8 +15,9 @@ import numpy as np
 
 from gravityocr.errors import InputError
 from gravityocr.model.prompt import PromptBuilder
-from gravityocr.training.corpora.pool import UNFINISHED
+from gravityocr.training.corpora.pool_folder import UNFINISHED
 from gravityocr.training.corpora.region_shards import RegionFile, region_files
+from gravityocr.training.corpora.unwritable import unwritable
 from gravityocr.training.joint import SkippedSample
 from gravityocr.training.noise import NoiseConfig
 from gravityocr.training.row_plan import PackingConfig
@@ -123,8 +124,8 @@ def _count(
             problem = packing.problem(n_prefix + (1 + noise.n_corrupt) * n_filled, n_filled)
             if origin == "pending" or not target:
                 problem = "it has no target yet; transcribe it with gravityocr data transcribe"
-            elif prompts.tokenizer.decode(encoding.ids) != target:
-                problem = "the tokenizer cannot write its target"
+            elif (lacking := unwritable(prompts.tokenizer, target, encoding.ids)) is not None:
+                problem = f"the tokenizer cannot write its target: it lacks {lacking}"
             if problem is not None:
                 skipped.append(SkippedSample(name, problem))
             prefixes.append(n_prefix)

@@ -13,6 +13,7 @@ import torch
 
 from gravityocr.errors import CheckpointError, ConfigError, InputError
 from gravityocr.training.run_config import Progress
+from gravityocr.training.run_settings import changed_settings
 from gravityocr.training.warm_start import STATE_ERRORS
 
 if TYPE_CHECKING:
@@ -82,7 +83,15 @@ def load_state(trainer: Trainer) -> None:
     try:
         _take(trainer, torch.load(file, map_location="cpu", weights_only=True), file.parent)
     except STATE_ERRORS as error:
-        what = (str(error).strip() or type(error).__name__).splitlines()[0]
+        lines = (str(error).strip() or type(error).__name__).splitlines()
+        what = " ".join(" ".join(lines[:2]).split())[:160]
+        fitting = ("train.freeze", "optimizer.kind")
+        changed = [one for one in changed_settings(trainer.config) if one.startswith(fitting)]
+        if changed:
+            raise CheckpointError(
+                f"{file} does not fit other settings ({'; '.join(changed)}); go on with those of before, or choose "
+                f"another train.folder and begin from {file.parent / 'checkpoint'} with train.base"
+            ) from error
         raise CheckpointError(
             f"{file} is not the state of this run ({what}); remove it, or choose another train.folder"
         ) from error

@@ -185,7 +185,7 @@ def test_a_state_of_another_optimiser_is_told(tmp_path: Path, data_dir: Path) ->
     network = [f"network.text.{name}={getattr(TINY_NETWORK.text, name)}" for name in ("num_hidden_layers",)]
     overrides = [*network, "glyphs.guide_layers=[1]"]
     run_training(run_config(tmp_path / "run", data_dir, *overrides, "optimizer.kind=adamw"))
-    with pytest.raises(CheckpointError, match=r"state\.pt is not the state of this run"):
+    with pytest.raises(CheckpointError, match=r"state\.pt does not fit other settings \(optimizer.kind: adamw -> muon"):
         run_training(run_config(tmp_path / "run", data_dir, *overrides, "optimizer.kind=muon"))
 
 

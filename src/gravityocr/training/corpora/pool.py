@@ -11,9 +11,9 @@ that a run that was killed goes on with the unit that it was at.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -27,27 +27,35 @@ from gravityocr.config import check_numbers, dump_config
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.training.corpora.filters import FilterConfig
 from gravityocr.training.corpora.mixture import (
+    MissingTasksError,
     MixtureConfig,
     Numbers,
     PoolPlan,
     RegionIndex,
     SplitConfig,
+    check_tasks,
     plan_pool,
 )
-from gravityocr.training.corpora.pool_index import IndexedFile, index_file, read_index
+from gravityocr.training.corpora.pool_folder import (
+    REPORT,
+    SPLITS,
+    PoolStamp,
+    finished_report,
+    prepare_folder,
+)
+from gravityocr.training.corpora.pool_index import IndexedFile, IndexNotes, index_file, read_index
 from gravityocr.training.corpora.pool_report import pool_report
 from gravityocr.training.corpora.region_shards import (
     SUFFIX,
+    TASKS,
     LabelledRegion,
     RegionFile,
     region_files,
     write_regions,
 )
+from gravityocr.training.corpora.shard_outputs import write_json
 
-REPORT = "pool.json"
 MEGABYTE = 10**6
-SPLITS = ("train", "validation")
-UNFINISHED = ".unfinished"
 _SCATTERED = ".scattered"
 T = TypeVar("T")
 
@@ -58,6 +66,7 @@ class PoolConfig:
 
     *Units*: `bucket_mb` megabytes of pictures are shuffled in memory at a time, `buffer_mb` gathered before they are
     written to buckets, both per process. `n_examples` removed regions a source and reason are kept in the report.
+    With `checkpoint`, regions go whose target its tokenizer cannot write.
     """
 
     seed: int = 0
@@ -65,6 +74,7 @@ class PoolConfig:
     bucket_mb: int = 256
     buffer_mb: int = 256
     n_examples: int = 5
+    checkpoint: str | None = None
     filters: FilterConfig = field(default_factory=FilterConfig)
     mixture: MixtureConfig = field(default_factory=MixtureConfig)
     validation: SplitConfig = field(default_factory=SplitConfig)
@@ -124,18 +134,26 @@ def build_pool(
 ) -> dict[str, Any]:
     """Write a pool and return its report, which is `pool.json` in it; a run that was killed goes on.
 
-    *Raises*: InputError where inputs cannot be read or too little is left, ConfigError where `out` holds a finished
-    pool, or an unfinished one of other settings, and `overwrite` is off.
+    The same call once more returns the report of the pool that is there.
+
+    *Raises*: InputError where inputs cannot be read or too little is left (MissingTasksError: of some tasks nothing),
+    ConfigError where `out` holds another pool, or an unfinished one of other settings, and `overwrite` is off.
     """
     files = _input_files(inputs, out)
-    work = _prepare(out, files, config, overwrite)
+    stamp = PoolStamp.of(files, _settings(config), config.checkpoint)
+    finished = None if overwrite else finished_report(out, stamp)
+    if finished is not None:
+        say(f"{out} is there already, made of the same inputs with the same settings")
+        return finished
     say(f"{len(files)} region files")
-    jobs = [IndexedFile(file, work / "index" / f"{number:06d}.npz", config.filters, config.n_examples)
+    _check_columns(files, config.mixture)
+    work = prepare_folder(out, stamp, overwrite=overwrite)
+    jobs = [IndexedFile(file, work / "index" / f"{number:06d}.npz", config.filters, config.n_examples, config.checkpoint)
             for number, file in enumerate(files)]  # fmt: skip
     for number, _ in enumerate(_spread(index_file, jobs, processes)):
         say(f"filtered {number + 1} of {len(files)}: {files[number]}")
     index, notes = read_index([job.out for job in jobs])
-    plan = plan_pool(index, config.seed, config.mixture, config.validation)
+    plan = _planned(index, notes, config)
     say(f"{len(plan.train)} regions to train on, {len(plan.validation)} for validation")
     buckets = _buckets(index, plan, config)
     scatter = [*_scatter_jobs(files, work, index, plan, buckets, config)]
@@ -148,8 +166,9 @@ def build_pool(
     weights = config.mixture.weights()
     for task, tally in report["mixture"].items():
         tally["wanted"] = round(weights[task] / sum(weights.values()), 6)
-    report |= {"seed": config.seed, "settings": _settings(config), "inputs": [str(file) for file in files]}
-    _write_json(out / REPORT, report)
+    report |= {"seed": config.seed, "settings": stamp.settings, "inputs": [str(file) for file in files]}
+    report["made_of"] = stamp.mark
+    write_json(out / REPORT, report)
     shutil.rmtree(work)
     return report
 
@@ -162,46 +181,36 @@ def _input_files(inputs: Sequence[Path], out: Path) -> list[Path]:
     return files
 
 
-def _prepare(out: Path, files: Sequence[Path], config: PoolConfig, overwrite: bool) -> Path:
-    """Make the folder of an unfinished pool, or find it again; return it."""
-    work = out / UNFINISHED
-    if overwrite:
-        for name in (*SPLITS, UNFINISHED):
-            shutil.rmtree(out / name, ignore_errors=True)
-        (out / REPORT).unlink(missing_ok=True)
-    if (out / REPORT).exists():
-        raise ConfigError(f"{out} holds a finished pool; choose another --out, or give --overwrite to make it anew")
-    stats = [(file, file.stat()) for file in files]
-    stamp = {
-        "settings": _settings(config),
-        "inputs": [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats],
-    }
-    note = work / "run.json"
-    if note.exists():
-        if json.loads(note.read_text(encoding="utf-8")) != stamp:
-            remedy = "give the same inputs and settings to go on, or --overwrite to begin anew"
-            raise ConfigError(f"{out} holds an unfinished pool of other inputs or settings; {remedy}")
-        return work
-    taken = [name for name in SPLITS if (out / name).exists()]
-    if taken:
-        raise ConfigError(f"{out / taken[0]} is there already and no part of a pool; choose another --out")
+def _check_columns(files: Sequence[Path], mixture: MixtureConfig) -> None:
+    """Check that the mixture can be had at all, by columns alone, before anything is filtered."""
+    ready: Counter[str] = Counter()
+    pending: Counter[str] = Counter()
+    for file in files:
+        columns = RegionFile(file).columns("task", "target_origin")
+        for (task, origin), n in Counter(zip(columns["task"], columns["target_origin"], strict=True)).items():
+            (pending if origin == "pending" else ready)[task] += n
     try:
-        (work / "index").mkdir(parents=True, exist_ok=True)
-        (work / "scatter").mkdir(exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
-    _write_json(note, stamp)
-    return work
+        check_tasks({task: ready[task] for task in TASKS}, mixture)
+    except MissingTasksError as error:
+        lost = [f"{pending[task]} {task}" for task in error.tasks if pending[task]]
+        why = f"pending are {', '.join(lost)}: gravityocr data transcribe writes their targets"
+        raise error.because(why if lost else "the inputs hold none") from error
+
+
+def _planned(index: RegionIndex, notes: IndexNotes, config: PoolConfig) -> PoolPlan:
+    try:
+        return plan_pool(index, config.seed, config.mixture, config.validation)
+    except MissingTasksError as error:
+        removed: Counter[str] = Counter()
+        for (_, task, _, reason), n in notes.removed.items():
+            if task in error.tasks:
+                removed[reason] += n
+        why = [f"removed were {', '.join(f'{n} {reason}' for reason, n in removed.most_common())}"] if removed else []
+        raise error.because("; ".join([*([error.why] if error.why else []), *why])) from error
 
 
 def _settings(config: PoolConfig) -> dict[str, Any]:
     return tomllib.loads(dump_config(config))
-
-
-def _write_json(file: Path, content: Any) -> None:
-    part = file.with_name(file.name + ".part")
-    part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    part.replace(file)
 
 
 def _spread(work: Callable[[T], None], jobs: Sequence[T], processes: int) -> Iterator[None]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gravityocr.errors import ConfigError
 from gravityocr.training.corpora.region_shards import SUFFIX
+from gravityocr.training.corpora.shard_outputs import write_json
 from gravityocr.training.corpora.unwritable import tokenizer_of
 
 REPORT = "pool.json"
@@ -91,12 +92,12 @@ def prepare_folder(out: Path, stamp: PoolStamp, *, overwrite: bool) -> Path:
         record = _read_json(note)
         if record == asdict(stamp):
             return work
-        if any(not one.name.endswith(".part") for one in (work / "scatter").iterdir()):
+        if any(not one.name.endswith(".part") for one in (work / "scatter").glob("*")):
             remedy = "give the same inputs and settings to go on, or --overwrite to begin anew"
             raise ConfigError(f"{out} holds an unfinished pool of other inputs or settings; {remedy}")
-        shutil.rmtree(work / "scatter")
+        shutil.rmtree(work / "scatter", ignore_errors=True)
         if not stamp.same_index(record):
-            shutil.rmtree(work / "index")
+            shutil.rmtree(work / "index", ignore_errors=True)
     else:
         taken = [name for name in SPLITS if (out / name).exists()]
         if taken:
@@ -108,13 +109,6 @@ def prepare_folder(out: Path, stamp: PoolStamp, *, overwrite: bool) -> Path:
         raise ConfigError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
     write_json(note, asdict(stamp))
     return work
-
-
-def write_json(file: Path, content: Any) -> None:
-    """Write a JSON file atomically."""
-    part = file.with_name(file.name + ".part")
-    part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    part.replace(file)
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def write_json(file: Path, value: Any) -> None:
     """Write a JSON file atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(file.name + ".part")
-    part.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    # Half a surrogate pair is no UTF-8; its backslash escape is JSON's own.
+    part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", errors="backslashreplace")
     part.replace(file)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from gravityocr.document import Task
 from gravityocr.errors import InputError
@@ -117,7 +117,9 @@ class Shard:
             with Image.open(io.BytesIO(self._png[start:end].tobytes())) as picture:
                 image = np.array(picture.convert("L"))
         except _BROKEN as error:
-            what = f"its picture is broken ({error}); make the shard again with gravityocr data synth"
+            # Pillow would name the address of the bytes.
+            reason = "no image" if isinstance(error, UnidentifiedImageError) else error
+            what = f"its picture is broken ({reason}); make the shard again with gravityocr data synth"
             raise InputError(f"{self.file}, sample {number}: {what}") from error
         start, end = self._span(self._ends, number)
         return RenderedSample(

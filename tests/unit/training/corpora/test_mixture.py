@@ -104,7 +104,7 @@ def test_shortfalls_shrink_the_others_or_are_kept() -> None:
     assert mixture_counts(few, KEEP) == {"text": 600, "table": 20, "formula": 200}
     assert mixture_counts(few, MixtureConfig(table=0.0)) == {"text": 600, "table": 0, "formula": 200}
     none = {"text": 600, "table": 0, "formula": 500}
-    with pytest.raises(InputError, match=r"no table region is left .* mixture\.table = 0"):
+    with pytest.raises(InputError, match=r"no table region is left .* mixture\.table=0"):
         mixture_counts(none, MixtureConfig())
     assert mixture_counts(none, KEEP) == {"text": 600, "table": 0, "formula": 200}
     with pytest.raises(InputError, match="no text region"):
