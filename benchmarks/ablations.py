@@ -13,19 +13,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gravityocr.config import load_config
+from gravityocr.decoding.prompts import DecodeOptions
 from gravityocr.errors import GravityOCRError
+from gravityocr.metrics.runs.confidence import axis_intervals
+from gravityocr.model.checkpoint import load_checkpoint
 from gravityocr.training.launch import run_training
 from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.run_log import read_records
 from gravityocr.training.setup import new_setup
-from gravityocr.training.validation import validate
+from gravityocr.training.validation import HeldOutCrop, held_out_crops, quality, read_crops, validate
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "nano-ablation.toml"
 
@@ -64,6 +68,7 @@ def main() -> None:
     parser.add_argument("ablation", choices=[*ABLATIONS])
     parser.add_argument("--out", type=Path, default=Path("runs/ablations"))
     parser.add_argument("--set", action="append", default=[], dest="settings", help="section.key=value for every arm")
+    parser.add_argument("--paired", type=int, help="crops of each kind to read again, for intervals")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     try:
@@ -76,7 +81,10 @@ def run(args: argparse.Namespace) -> None:
     """Run the arms of an ablation, print the table and write it."""
     rows = [start_row(args.settings, args.out)] + [arm_row(arm, args) for arm in ABLATIONS[args.ablation]]
     table = as_table(rows, args.settings)
-    report = {"ablation": args.ablation, "arms": rows}
+    if args.paired:
+        intervals = paired(args)
+        table += "\n\n" + paired_text(intervals, args.paired)
+    report = {"ablation": args.ablation, "arms": rows, "paired": intervals if args.paired else None}
     (args.out / f"{args.ablation}.md").write_text(table + "\n", encoding="utf-8")
     (args.out / f"{args.ablation}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(report, indent=1) if args.json else table)
@@ -97,9 +105,7 @@ def start_row(settings: list[str], out: Path) -> dict[str, Any]:
 
 def arm_row(arm: Arm, args: argparse.Namespace) -> dict[str, Any]:
     """Run an arm to its end, unless it is there already."""
-    # The recipe as it is belongs to several ablations and is run once.
-    name = "-".join(arm.settings).replace(".", "_").replace("=", "_") or "recipe"
-    folder = args.out / name
+    folder = folder_of(arm, args.out)
     config = load_config(TrainConfig, RECIPE, [*args.settings, *arm.settings, f"train.folder={folder}"])
     records = read_records(folder)
     done = records and "val_tpf" in records[-1] and records[-1]["step"] >= config.train.steps
@@ -111,6 +117,58 @@ def arm_row(arm: Arm, args: argparse.Namespace) -> dict[str, Any]:
     losses = {name: training[-1][name] for name in ("ar", "diffusion") if training and name in training[-1]}
     return {**figures(arm.name, records[-1], arm.paper), "steps": records[-1]["step"],
             "samples": records[-1]["samples"], "last_losses": losses}  # fmt: skip
+
+
+def folder_of(arm: Arm, out: Path) -> Path:
+    """Return the folder of an arm; the recipe as it is belongs to several ablations and is run once."""
+    return out / ("-".join(arm.settings).replace(".", "_").replace("=", "_") or "recipe")
+
+
+def paired(args: argparse.Namespace) -> dict[str, Any]:
+    """Return how each arm's quality differs from the first arm's, crop by crop, with 95 % intervals.
+
+    The AR path reads the same held-out crops with the weights of every arm.
+    """
+    config = load_config(TrainConfig, RECIPE, args.settings)
+    kinds = held_out_crops(config.data, replace(config.validation, n_crops=args.paired))
+    scores = {arm.name: arm_scores(folder_of(arm, args.out), kinds, config) for arm in ABLATIONS[args.ablation]}
+    first, *others = scores
+    report = {}
+    for name in others:
+        axes, n_before = {}, 0
+        n_all = sum(map(len, kinds.values()))
+        for kind in kinds:
+            differences = [b - a for a, b in zip(scores[first][kind], scores[name][kind], strict=True)]
+            axes[kind] = [math.nan] * n_before + differences + [math.nan] * (n_all - n_before - len(differences))
+            n_before += len(differences)
+        overall = axis_intervals(axes, lambda means: 100.0 * sum(means.values()) / len(means))
+        report[f"{name} - {first}"] = {kind: asdict(interval) for kind, interval in overall.items()}
+    return report
+
+
+def arm_scores(folder: Path, kinds: dict[str, list[HeldOutCrop]], config: TrainConfig) -> dict[str, list[float]]:
+    """Return the quality of every crop, read by the AR path of an arm's checkpoint."""
+    loaded = load_checkpoint(str(folder / "checkpoint"))
+    options = DecodeOptions(
+        loaded.diffusion.mask_id, loaded.stop_ids, loaded.diffusion.bd_size, "ar", config.validation.max_tokens
+    )
+    found = {}
+    for kind, crops in kinds.items():
+        sequences = read_crops(loaded.model, loaded.prompts, crops, options)
+        texts = [loaded.tokenizer.decode(one.ids, skip_special_tokens=True) for one in sequences]
+        found[kind] = [quality(text, crop) for text, crop in zip(texts, crops, strict=True)]
+    return found
+
+
+def paired_text(report: dict[str, Any], n: int) -> str:
+    """Return the differences as lines."""
+    lines = [f"Differences over up to {n} crops of each kind, 95 % intervals (paired bootstrap over crops):", ""]
+    for name, intervals in report.items():
+        parts = "; ".join(
+            f"{kind} {one['value']:+.4f} [{one['low']:+.4f}, {one['high']:+.4f}]" for kind, one in intervals.items()
+        )
+        lines.append(f"- {name}: {parts}")
+    return "\n".join(lines)
 
 
 def figures(name: str, record: dict[str, Any], paper: tuple[float, float] | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from gravityocr.config import check_numbers
 from gravityocr.decoding.prompts import DecodeMode, DecodeOptions, decode_prompts
+from gravityocr.decoding.request import Decoded
 from gravityocr.document import Task
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.metrics.edit import ned
@@ -26,6 +27,8 @@ from gravityocr.training.sources import DataConfig
 from gravityocr.training.synthetic.shards import RenderedSample, Shard, shard_files
 from gravityocr.training.synthetic.text_crops import TextCropRenderer
 from gravityocr.training.synthetic.variation import vary
+
+BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -126,38 +129,44 @@ def validate(model: OcrModel, prompts: PromptBuilder, data: DataConfig, config: 
     return record
 
 
+def read_crops(model: OcrModel, prompts: PromptBuilder, crops: Sequence[HeldOutCrop],
+               options: DecodeOptions) -> list[Decoded]:  # fmt: skip
+    """Read crops, some at a time."""
+    built = [prompts.build(crop.image, crop.task) for crop in crops]
+    parts = [decode_prompts(model, built[i : i + BATCH], options).sequences for i in range(0, len(built), BATCH)]
+    return [sequence for part in parts for sequence in part]
+
+
+def quality(text: str, crop: HeldOutCrop) -> float:
+    """Return TEDS for a table, and 1 - NED for anything else."""
+    if crop.task == "table":
+        return score_teds(_whole_table(text), _whole_table(crop.target)).teds
+    return 1.0 - ned(text, crop.target)
+
+
 def _read(model: OcrModel, prompts: PromptBuilder, crops: Sequence[HeldOutCrop], config: ValidationConfig,
           stop_ids: frozenset[int], mask_id: int) -> dict[str, Any]:  # fmt: skip
-    built = [prompts.build(crop.image, crop.task) for crop in crops]
-    results = {}
     if config.block_size is None:
         raise ConfigError("validation.block_size is not resolved; take TrainConfig.reading")
     modes: tuple[DecodeMode, ...] = ("ar", "self-spec")
-    for mode in modes:
-        options = DecodeOptions(mask_id, stop_ids, config.block_size, mode, config.max_tokens)
-        results[mode] = [
-            sequence
-            for i in range(0, len(built), 32)
-            for sequence in decode_prompts(model, built[i : i + 32], options).sequences
-        ]
-    texts = [prompts.tokenizer.decode(s.ids, skip_special_tokens=True) for s in results["ar"]]
-    errors = [ned(text, crop.target) for text, crop in zip(texts, crops, strict=True)]
-    drafted = results["self-spec"]
+    ar, drafted = (
+        read_crops(model, prompts, crops, DecodeOptions(mask_id, stop_ids, config.block_size, mode, config.max_tokens))
+        for mode in modes
+    )
+    texts = [prompts.tokenizer.decode(s.ids, skip_special_tokens=True) for s in ar]
     n_forwards, n_decoded = sum(s.n_forwards for s in drafted), sum(len(s.ids) - 1 for s in drafted)
-    pairs = zip(drafted, results["ar"], strict=True)
     record: dict[str, Any] = {
         "n_crops": len(crops),
-        "ned": sum(errors) / len(errors),
+        "ned": sum(ned(text, crop.target) for text, crop in zip(texts, crops, strict=True)) / len(crops),
         "tpf": n_decoded / max(1, n_forwards),
         "n_decoded": n_decoded,
         "n_forwards": n_forwards,
         "accepted": sum(s.n_accepted for s in drafted) / max(1, sum(s.n_rounds for s in drafted)),
-        "identical": sum(a.ids == b.ids for a, b in pairs) / len(drafted),
+        "identical": sum(a.ids == b.ids for a, b in zip(drafted, ar, strict=True)) / len(drafted),
         "example": f"{crops[0].target!r} -> {texts[0]!r}"[:300],
     }
-    tables = [(text, crop.target) for text, crop in zip(texts, crops, strict=True) if crop.task == "table"]
-    if tables:
-        scores = [score_teds(_whole_table(read), _whole_table(target)).teds for read, target in tables]
+    scores = [quality(text, crop) for text, crop in zip(texts, crops, strict=True) if crop.task == "table"]
+    if scores:
         record["teds"] = sum(scores) / len(scores)
     return record
 
