@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import tomllib
 import zlib
 from collections import Counter
 from dataclasses import dataclass
@@ -25,18 +26,23 @@ from tests.unit.training.corpora.page_fixtures import SIZE, WORDS, draw_paragrap
 from typer.testing import CliRunner
 
 from gravityocr.cli import app
+from gravityocr.config import dump_config
 from gravityocr.model.checkpoint import MASK_TOKEN, load_checkpoint
-from gravityocr.training.card import card_has_figures
-from gravityocr.training.corpora.region_shards import LabelledRegion, RegionFile, region_files
+from gravityocr.training.card_figures import card_has_figures
+from gravityocr.training.corpora.pool import PoolConfig
+from gravityocr.training.corpora.region_shards import LabelledRegion, RegionFile, region_files, region_schema
 
 pytestmark = pytest.mark.slow  # all commands together
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "training.md"
 SERVER = "http://localhost:8000/v1"  # as the page names it; the only word of its commands that is exchanged
-KINDS = ("sh", "sh gpu")
+KINDS = ("sh", "sh gpu")  # a block that is marked json holds lines of a list, and no command
 N_TABLES, N_PAGES, N_FORMULAS = 5, 6, 5
 N_TEXTS = 2 * N_PAGES
+OWN = Counter(
+    {("table", "annotation"): 1, ("formula", "annotation"): 1, ("text", "annotation"): 3, ("text", "pending"): 1}
+)
 PLOTS = {"cost_tokens", "picture_sizes", "response_tokens", "sources", "streams"}
 LINE = "A draft is cheap when the page itself says what comes next."  # the words of line.png
 MOST_NARROW_PX = 300  # the one narrow paragraph is in the benchmark, too
@@ -77,6 +83,12 @@ def commands(text: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
+def own_lines() -> list[str]:
+    """Give the page's example of a list of one's own data."""
+    (block,) = [fence.lines for fence in fences(PAGE.read_text(encoding="utf-8")) if fence.kind == "json"]
+    return [*block]
+
+
 def is_command(line: str) -> bool:
     return re.match(r"\s*(\$ )?gravityocr ", line) is not None
 
@@ -95,11 +107,30 @@ def test_blocks_are_read_as_a_shell_reads_them() -> None:
     assert [fence.kind for fence in fences(text)] == ["sh", "sh gpu", ""]
 
 
+def test_the_page_names_every_setting_of_a_pool() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    def missing(table: dict, section: str) -> list[str]:
+        rows = [line for line in page.splitlines() if line.startswith(f"| {section} |")]
+        values = {key: value for key, value in table.items() if not isinstance(value, dict)}
+        found = [f"{section}.{key}" for key in values if not any(f"`{key}`" in row for row in rows)]
+        inner = {key: value for key, value in table.items() if isinstance(value, dict)}
+        parent = "" if section == "(top)" else section.strip("`") + "."
+        return found + [name for key, value in inner.items() for name in missing(value, f"`{parent}{key}`")]
+
+    assert missing(tomllib.loads(dump_config(PoolConfig())), "(top)") == []
+
+
+def test_the_page_names_every_column_of_a_region_file() -> None:
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert all(any(f"`{name}`" in row.split(" | ")[0] for row in rows) for name in region_schema().names)
+
+
 # --- what it starts from
 
 
 def write_raw(raw: Path) -> None:
-    """Write the three published data sets; a table of theirs is not for training, and one page has a narrow text."""
+    """Write three published data sets and one's own; a table is not for training, and one page has a narrow text."""
     rows = [((("year", 1, 1), (f"stones of {number}", 1, 1)), ((str(1400 + number), 1, 1), ("", 1, 1)))
             for number in range(N_TABLES + 1)]  # fmt: skip
     splits = ["train"] * N_TABLES + ["val"]
@@ -118,6 +149,19 @@ def write_raw(raw: Path) -> None:
         ImageDraw.Draw(picture).text((6, 6), f"a+{number}", fill=0)
         formulas[rf"\frac {{ a }} {{ b }} + {number}"] = encoded(picture)
     write_unimer(raw / "unimer", formulas)
+    write_own(raw / "mine")
+
+
+def write_own(folder: Path) -> None:
+    """Write the list that the page shows, and an image of each name in it."""
+    lines = own_lines()
+    for number, name in enumerate(dict.fromkeys(json.loads(line)["image"] for line in lines)):
+        page = Image.new("RGB", SIZE, "white")
+        for block in range(5):
+            draw_paragraph(page, 90, 110 + 120 * block, 4, n_words=5 + number)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(encoded(page))
+    (folder / "train.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def teacher(request: dict, number: int) -> Reply:
@@ -183,13 +227,24 @@ def test_published_data_become_regions_with_targets(walk: Walk) -> None:
         ("pubtabnet", "table", "annotation"): N_TABLES,
         ("doclaynet", "text", "pending"): N_TEXTS,
         ("unimer", "formula", "annotation"): N_FORMULAS,
+        **{("jsonl", *kind): n for kind, n in OWN.items()},
     }
     assert f"{len(regions)} regions" in walk.output("data stats regions")
     labelled = {region.region_id: region for region in walk.regions("labelled")}
     assert labelled.keys() == {region.region_id for region in regions}
     teachers = Counter((region.target_origin, region.teacher) for region in labelled.values())
-    assert teachers == {("annotation", None): N_TABLES + N_FORMULAS, ("teacher", "glm-ocr"): N_TEXTS}
-    assert walk.asked == ["/v1/chat/completions"] * N_TEXTS
+    n_asked = N_TEXTS + OWN["text", "pending"]
+    n_annotated = N_TABLES + N_FORMULAS + OWN.total() - OWN["text", "pending"]
+    assert teachers == {("annotation", None): n_annotated, ("teacher", "glm-ocr"): n_asked}
+    assert walk.asked == ["/v1/chat/completions"] * n_asked
+
+
+def test_own_data_become_regions(walk: Walk) -> None:
+    regions = [region for region in walk.regions("regions") if region.source == "jsonl"]
+    records = [json.loads(line) for line in own_lines()]
+    assert [region.target for region in regions] == [record["text"] or "" for record in records]
+    assert [region.bbox is not None for region in regions] == ["bbox" in record for record in records]
+    assert {region.doc_id for region in regions} == {"letters/1", "letters/2", "crops/sum", "crops/prices", "book"}
 
 
 def test_what_the_benchmark_holds_is_gone(walk: Walk) -> None:
@@ -204,7 +259,8 @@ def test_what_the_benchmark_holds_is_gone(walk: Walk) -> None:
 def test_the_pool_is_mixed_and_split_by_document(walk: Walk) -> None:
     train, validation = walk.regions("pools/mine/train"), walk.regions("pools/mine/validation")
     report = json.loads((walk.folder / "pools" / "mine" / "pool.json").read_text(encoding="utf-8"))
-    assert report["stages"]["read"] == N_TABLES + N_TEXTS + N_FORMULAS - 1 and report["stages"]["removed"] == 0
+    assert report["stages"]["read"] == N_TABLES + N_TEXTS + N_FORMULAS + OWN.total() - 1
+    assert report["stages"]["removed"] == 0
     assert [report["splits"][name]["n_regions"] for name in ("train", "validation")] == [len(train), len(validation)]
     documents = [{(region.source, region.doc_id) for region in regions} for regions in (train, validation)]
     assert all(documents) and not documents[0] & documents[1]

@@ -15,7 +15,10 @@ from gravityocr.model.checkpoint_files import settings_files
 from gravityocr.model.draft_head import DRAFT_HEAD_FILE
 from gravityocr.model.hub import check_hub_id, upload_checkpoint
 from gravityocr.model.weights import weight_files
-from gravityocr.training.card import CARD_FILE, CONFIG_FILE, LOG_FILE, card_has_figures, write_card
+from gravityocr.training.card import CARD_FILE, write_card
+from gravityocr.training.card_figures import card_has_figures
+from gravityocr.training.run_log import LOG_FILE
+from gravityocr.training.run_record import CONFIG_FILE
 from gravityocr.training.verification import verify_checkpoint
 
 Folder = Annotated[Path, typer.Argument(help="The checkpoint's folder.")]
@@ -27,7 +30,10 @@ def card(
         Path | None, typer.Option(help="The training run's folder; default: the checkpoint's parent, if it is one.")
     ] = None,
     figures: Annotated[Path | None, typer.Option(help="JSON object of further figures that were measured.")] = None,
-    license_: Annotated[str, typer.Option("--license", help="The hub's name of the weights' licence.")] = "other",
+    license_: Annotated[
+        str | None,
+        typer.Option("--license", help="The hub's name of the weights' licence; default: the base's, if it is nano."),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Default: the folder's name.")] = None,
 ) -> None:
     """Write README.md: what the checkpoint was trained on, its recipe, and the figures that its run measured."""

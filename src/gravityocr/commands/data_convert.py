@@ -52,7 +52,7 @@ def make_converter(source: str, config: ConversionConfig) -> Converter:
 
 def convert(
     source: Annotated[str, typer.Argument(help=f"{', '.join(SOURCES)}.")],
-    root: Annotated[Path, typer.Argument(help="Folder with the data set as it is published; jsonl: with lists of your own.")],
+    root: Annotated[Path, typer.Argument(help="Folder with the data set as published; jsonl: your own lists.")],
     out: Annotated[Path, typer.Option(help="Folder for the region files; units that are there already are kept.")],
     split: Annotated[str, typer.Option(help="train, or all that the source publishes.")] = "train",
     limit: Annotated[int | None, typer.Option(help="Most regions a unit; default: all.")] = None,
@@ -71,20 +71,27 @@ def convert(
         console.print(_line(report), markup=False, soft_wrap=True)
     summary = _summary(source, out, reports)
     typer.echo(json.dumps(summary, ensure_ascii=False, indent=1) if as_json else _as_text(summary))
-    nothing = summary["n_skipped"] > 0 and summary["n_regions"] == 0
-    if nothing:
-        console.print("nothing could be converted; the reasons above say why", style="red")
-    if summary["n_failed"] or nothing:
+    if not summary["n_regions"]:
+        console.print(_why_nothing(summary), style="red", markup=False, soft_wrap=True)
+    if summary["n_failed"] or not summary["n_regions"]:
         raise typer.Exit(1)
+
+
+def _why_nothing(summary: dict[str, Any]) -> str:
+    if summary["n_failed"] or summary["n_skipped"]:
+        return "nothing could be converted; the reasons above say why"
+    if summary["n_other_splits"]:
+        return f"no region: all {summary['n_other_splits']} samples are of other splits; take them with --split all"
+    return f"no region: {summary['source']} lists no sample; look whether it was downloaded whole"
 
 
 def _line(report: UnitReport) -> str:
     if report.status == "failed":
         return f"{report.unit}: failed: {report.error}"
     worst = ", ".join(f"{count} {reason}" for reason, count in Counter(report.reasons).most_common(3))
-    return f"{report.unit}: {report.status}, {report.n_regions} regions, {report.n_skipped} skipped" + (
-        f" ({worst})" if worst else ""
-    )
+    others = f", {report.n_other_splits} of other splits" if report.n_other_splits else ""
+    counts = f"{report.n_regions} regions, {report.n_skipped} skipped{f' ({worst})' if worst else ''}{others}"
+    return f"{report.unit}: {report.status}, {counts}"
 
 
 def _summary(source: str, out: Path, reports: Sequence[UnitReport]) -> dict[str, Any]:
@@ -100,6 +107,7 @@ def _summary(source: str, out: Path, reports: Sequence[UnitReport]) -> dict[str,
         **{f"n_{name}": status[name] for name in ("made", "kept", "failed")},
         "n_regions": sum(report.n_regions for report in reports),
         "n_skipped": sum(report.n_skipped for report in reports),
+        "n_other_splits": sum(report.n_other_splits for report in reports),
         **{name: dict(total.most_common()) for name, total in totals.items()},
         "failed": [{"unit": report.unit, "error": report.error} for report in reports if report.status == "failed"],
     }
@@ -108,7 +116,8 @@ def _summary(source: str, out: Path, reports: Sequence[UnitReport]) -> dict[str,
 def _as_text(summary: dict[str, Any]) -> str:
     made = ", ".join(f"{summary[f'n_{name}']} {name}" for name in ("made", "kept", "failed"))
     lines = [f"{summary['folder']}: {summary['n_units']} units ({made})"]
-    lines.append(f"{summary['n_regions']} regions, {summary['n_skipped']} samples skipped")
+    others = f", {summary['n_other_splits']} of other splits" if summary["n_other_splits"] else ""
+    lines.append(f"{summary['n_regions']} regions, {summary['n_skipped']} samples skipped{others}")
     for name in ("tasks", "origins", "reasons"):
         lines += [f"  {name[:-1]} {key}: {count}" for key, count in summary[name].items()]
     return "\n".join(lines)

@@ -11,9 +11,11 @@ import typer
 
 from gravityocr.commands.options import Json, console
 from gravityocr.config import load_config
+from gravityocr.errors import InputError
 from gravityocr.training.corpora import decontamination
+from gravityocr.training.corpora.benchmark_index import BenchmarkIndex, Coverage, DecontaminationConfig
 from gravityocr.training.corpora.benchmark_items import read_benchmark
-from gravityocr.training.corpora.decontamination import REPORT_NAME, BenchmarkIndex, DecontaminationConfig, ShardReport
+from gravityocr.training.corpora.decontamination import REPORT_NAME, ShardReport
 
 _MOST_PRINTED = 5
 
@@ -35,12 +37,28 @@ def decontaminate(
     benchmarks = [read_benchmark(file) for file in benchmark]
     index = BenchmarkIndex(benchmarks, config)
     console.print(f"{index.n_items} texts, tables and formulas of the benchmark are indexed", markup=False)
+    for task, coverage in index.coverage.items():
+        for line in _told_coverage(task, coverage):
+            console.print(line, markup=False, soft_wrap=True)
+    if not index.is_useful:
+        told = "its items are all too short or unreadable, and it names no document"
+        raise InputError(f"{', '.join(map(str, benchmark))}: nothing can be compared: {told}")
     shards = _told(decontamination.decontaminate(folder, out, index, processes))
     report = decontamination.summary(shards, benchmarks, index)
     decontamination.write_reports(folder, out, report)
     typer.echo(json.dumps(report, indent=1) if as_json else _as_text(report, out))
     if report["n_shards_failed"]:
         raise typer.Exit(1)
+
+
+def _told_coverage(task: str, coverage: Coverage) -> Iterator[str]:
+    """Say what of the items of a task is not compared, or only as a whole."""
+    if coverage.n_short:
+        of = f"{coverage.n_short} of {coverage.n_items} {task}s"
+        trivial = f" ({coverage.n_trivial} are too short even for that)" if coverage.n_trivial else ""
+        yield f"{of} are shorter than the {coverage.least} compared: only identical ones are removed{trivial}"
+    if coverage.n_unusable:
+        yield f"{coverage.n_unusable} of {coverage.n_items} {task}s are not usable: nothing in them can be read"
 
 
 def _told(reports: Iterable[ShardReport]) -> Iterator[ShardReport]:

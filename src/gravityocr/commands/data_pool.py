@@ -25,7 +25,7 @@ def pool(
     config: Annotated[Path | None, typer.Option(help="TOML file; default: the paper's 60/20/20 mixture.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, repeatable.")] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="Leave out what its tokenizer cannot write ('nano' or a folder); default: keep it.")
+        str | None, typer.Option(help="'nano' or a folder: leave out what its tokenizer cannot write; default: none.")
     ] = None,
     processes: Annotated[int, typer.Option(help="Files and buckets worked on at a time.", min=1, max=256)] = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Make a pool that is there anew.")] = False,
@@ -44,8 +44,9 @@ def pool(
     except MissingTasksError as error:
         options = {"--config": config, "--checkpoint": checkpoint, "--processes": None if processes == 1 else processes}
         typed = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-        line = _command(inputs, out, [*typed, *(["--overwrite"] if overwrite else [])], [*(set_ or []), *error.settings])
-        raise InputError(f"{error}\n  {line}" if error.settings else str(error)) from error
+        typed += ["--overwrite"] if overwrite else []
+        line = _command(inputs, out, typed, [*(set_ or []), *error.settings])
+        raise InputError(f"{error}, which is: {line}" if error.settings else str(error)) from error
     typer.echo(json.dumps(report, indent=1, ensure_ascii=False) if as_json else _as_text(report, out / REPORT))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,8 @@ from typing import Annotated, Any
 import typer
 from PIL import Image
 
-from gravityocr.commands.options import Checkpoint, Json, console
+from gravityocr.commands.options import Json, console
+from gravityocr.config import load_config
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.model.checkpoint import read_image_spec, read_tokenizer, resolve_checkpoint
 from gravityocr.model.prompt import PromptBuilder
@@ -25,15 +27,32 @@ MOST_ON_SHEET = 1000
 _ANY_ID = 2**31
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """What is counted, and with which checkpoint and limits."""
+
+    folders: tuple[Path, ...]
+    checkpoint: str
+    config: StatsConfig
+
+
 def stats(
     folders: Annotated[
         list[Path] | None,
         typer.Argument(help="Folders with region files or shards; default: the samples that come with the package."),
     ] = None,
-    checkpoint: Checkpoint = "nano",
-    block_size: Annotated[int, typer.Option(help="EOS tokens behind every response.")] = 32,
-    row_tokens: Annotated[int, typer.Option(help="Forward tokens of a packed row.")] = 10_240,
-    response_cap: Annotated[int, typer.Option(help="Longest response that is trained on.")] = 3_072,
+    recipe: Annotated[
+        Path | None,
+        typer.Option("--config", help="Training recipe: its base, blocks, limits, and pool where no folder is given."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="'nano' (embedded) or a checkpoint folder; default: the recipe's base, or nano.")
+    ] = None,
+    block_size: Annotated[int | None, typer.Option(help="EOS tokens behind every response; default: 32.")] = None,
+    row_tokens: Annotated[int | None, typer.Option(help="Forward tokens of a packed row; default: 10240.")] = None,
+    response_cap: Annotated[
+        int | None, typer.Option(help="Longest response that is trained on, its EOS tokens with it; default: 3072.")
+    ] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder for plots as PNG files.")] = None,
     sheet: Annotated[Path | None, typer.Option(help="PNG file for a sheet of samples with their targets.")] = None,
     sheet_samples: Annotated[int, typer.Option(help="Samples on the sheet.", min=1, max=MOST_ON_SHEET)] = 40,
@@ -41,7 +60,9 @@ def stats(
     as_json: Json = False,
 ) -> None:
     """Count what region files and shards hold and what training on them costs; draw plots and a sheet of samples."""
-    shards, regions = _sorted_out(folders or [_samples()])
+    typed = {"n_eos": block_size, "row_tokens": row_tokens, "response_cap_tokens": response_cap}
+    choice = _choice(recipe, folders or [], checkpoint, {name: n for name, n in typed.items() if n is not None})
+    shards, regions = _sorted_out(choice.folders or [_samples()])
     if plots is not None and not regions:
         raise ConfigError("--plots draws region files; these folders hold only shards")
     if sheet is not None:
@@ -49,13 +70,29 @@ def stats(
     report: dict[str, Any] = shard_stats(shards) if shards else {}
     texts = [_as_text(report)] if shards else []
     if regions:
-        config = StatsConfig(block_size, row_tokens, response_cap)
-        figures = measure_regions(regions, _prompts(checkpoint), config)
-        report["regions"] = region_stats(figures, config) | {"checkpoint": checkpoint}
+        config = choice.config
+        figures = measure_regions(regions, _prompts(choice.checkpoint), config)
+        report["regions"] = region_stats(figures, config) | {"checkpoint": choice.checkpoint}
         texts.append(stats_text(report["regions"]))
         for file in draw_plots(figures, config, plots) if plots is not None else []:
             console.print(file, markup=False)
     typer.echo(json.dumps(report, indent=1, ensure_ascii=False) if as_json else "\n".join(texts))
+
+
+def _choice(recipe: Path | None, folders: Sequence[Path], checkpoint: str | None, typed: dict[str, int]) -> _Choice:
+    """Return what was typed; what was not comes from the recipe, where there is one."""
+    if recipe is None:
+        return _Choice(tuple(folders), checkpoint or "nano", StatsConfig(**typed))
+    # Statistics without a recipe do not wait for all of training.
+    from gravityocr.training.pool_tokens import pool_folder
+    from gravityocr.training.run_config import TrainConfig
+
+    config = load_config(TrainConfig, recipe)
+    noise, packing = config.noise, config.packing
+    limits = {"row_tokens": packing.row_tokens, "response_cap_tokens": packing.response_cap_tokens}
+    told = {"n_eos": noise.n_eos, "n_corrupt": noise.n_corrupt, **limits, **typed}
+    pool = [pool_folder(config.data.pool)] if config.data.pool is not None and not folders else []
+    return _Choice((*folders, *pool), checkpoint or config.train.base or "nano", StatsConfig(**told))
 
 
 def _samples() -> Path:
@@ -112,4 +149,5 @@ def _as_text(report: dict[str, Any]) -> str:
     unknown = report["unknown_tokens"]
     lines.append(f"unknown tokens: {', '.join(f'{token!r} {count}' for token, count in unknown.items()) or 'none'}")
     lines.append(f"unused commands: {' '.join(report['unused_commands']) or 'none'}")
+    lines.append("p0 p5 p25 p50 p75 p95 p100: percentiles; a cell is 16 x 16 px; a place: it is known where the token is")
     return "\n".join(lines)

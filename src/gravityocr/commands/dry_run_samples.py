@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -27,6 +26,7 @@ from gravityocr.training.piece_sizes import PieceFit, oversized_regions
 from gravityocr.training.pool_tokens import PoolTokens, count_pool_tokens, pool_files
 from gravityocr.training.row_plan import plan_rows, waste
 from gravityocr.training.run_config import TrainConfig
+from gravityocr.training.run_record import reason_kind
 
 SYNTHETIC_SAMPLE = SampleShape(n_prompt=8, n_cells=40, n_response=72)
 
@@ -105,9 +105,7 @@ def _opened(pool: str, base: str) -> _Pool:
     return _Pool(files, prompts, read_block_diffusion(folder, tokenizer, vocab_size))
 
 
-def _counted(
-    config: TrainConfig, pool: _Pool, index: PoolTokens, fits: Mapping[Task, PieceFit]
-) -> Samples:
+def _counted(config: TrainConfig, pool: _Pool, index: PoolTokens, fits: Mapping[Task, PieceFit]) -> Samples:
     """Take the mean over the regions of the pool's first file that can be trained on."""
     noise, first = config.noise, pool.files[0]
     n_prompt = pool.prompts.from_patches(torch.zeros(0, 1), (0, 0)).ids.numel()
@@ -118,15 +116,11 @@ def _counted(
         shape = SampleShape(n_prompt, n_prefix - n_prompt, n_response + noise.n_eos, noise.n_eos, noise.n_corrupt)
         total = total + sample_stats(shape, noise.block_size)
     rows = plan_rows(((number, index.cost(number, noise)) for number in used), config.packing)
+    reasons = Counter(reason_kind(one.reason) for one in index.skipped)
     source = f"counted in {first.file.name}"
     if index.skipped:
         source += f", {len(index.skipped):,} of whose {len(first):,} regions cannot be trained on"
     return Samples(
         total.times(1 / len(used)), source, sum(map(len, pool.files)), waste(rows, config.packing.row_tokens),
-        len(first), _by_reason(one.reason for one in index.skipped), fits,
+        len(first), dict(reasons.most_common()), fits,
     )  # fmt: skip
-
-
-def _by_reason(reasons: Iterable[str]) -> dict[str, int]:
-    """Count reasons, the most frequent first; the sizes of single samples do not tell them apart."""
-    return dict(Counter(re.sub(r" of \d+( forward)? tokens", "", reason) for reason in reasons).most_common())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -84,9 +85,10 @@ class Forwards:
         if ours is None:
             raise Skipped("needs the greedy forward, which failed")
         try:
-            loaded: Any = transformers.GlmOcrForConditionalGeneration.from_pretrained(
-                self.path, dtype=torch.float32, output_loading_info=True, local_files_only=True
-            )
+            with _without_bars():
+                loaded: Any = transformers.GlmOcrForConditionalGeneration.from_pretrained(
+                    self.path, dtype=torch.float32, output_loading_info=True, local_files_only=True
+                )
             model, info = loaded
             logits = _their_logits(model.eval(), ours)
         except _their_failures() as error:
@@ -110,6 +112,20 @@ class Forwards:
         block = loaded.diffusion.bd_size
         options = DecodeOptions(loaded.diffusion.mask_id, loaded.stop_ids, block, mode, N_TOKENS)
         return decode_prompts(loaded.model, [prompt], options).sequences[0]
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Let transformers draw no progress bars: a check is one line."""
+    from transformers.utils import logging
+
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()
 
 
 def _their_failures() -> tuple[type[Exception], ...]:

@@ -24,6 +24,7 @@ from gravityocr.training.nano import EOS_TOKEN, IMAGE_SPEC, MARKUP_TOKENS, build
 from gravityocr.training.noise import NoiseConfig, corrupt
 from gravityocr.training.packing import Sample, fill_response
 from gravityocr.training.parallel import Parallel
+from gravityocr.training.piece_sizes import oversized_regions, oversized_warning
 from gravityocr.training.pool_tokens import count_pool_tokens, pool_files
 from gravityocr.training.region_source import RegionSource
 from gravityocr.training.run_config import TrainConfig
@@ -44,6 +45,7 @@ class NetworkSetup:
     mask_id: int
     base: Checkpoint | None = None
     skipped: tuple[SkippedSample, ...] = ()
+    warning: str | None = None
 
     def export(
         self, path: Path, model: OcrModel, config: TrainConfig, averaged: AbstractContextManager[None]
@@ -106,6 +108,9 @@ def build_source(config: TrainConfig, setup: NetworkSetup, parallel: Parallel) -
         source = open_source(config, setup.prompts, setup.eos_id, Path(config.train.folder) / "pool-tokens.npz")
     if isinstance(source, RegionSource):
         setup.skipped = source.index.skipped
+        if setup.base is not None:
+            # One file of a shuffled pool tells enough.
+            setup.warning = oversized_warning(oversized_regions(source.files[:1], setup.base.diffusion))
     return source
 
 

@@ -133,6 +133,8 @@ class Trainer:
         progress = self.progress
         if self.log:
             self.log.begin(progress.step, changed_settings(self.config))
+            if self.setup.warning is not None:
+                self.log.tell(f"warning: {self.setup.warning}")
             note_skipped(self.folder, 0, unnamed(self.folder, self.setup.skipped))
             (self.folder / "config.toml").write_text(dump_config(self.config), encoding="utf-8")
         self.source.set_difficulty(progress.difficulty(self.config.data))

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gravityocr.commands.dry_run import plan_of, plan_text
-from gravityocr.config import load_config
+from gravityocr.commands.dry_run import plan_of
+from gravityocr.commands.dry_run_text import SETTINGS, plan_text
+from gravityocr.config import dump_config, load_config
 from gravityocr.model.checkpoint import resolve_checkpoint
 from gravityocr.training.corpora.region_shards import SUFFIX, LabelledRegion, encode_picture, write_regions
+from gravityocr.training.effective_settings import effective_toml
 from gravityocr.training.run_config import TrainConfig
 
 
@@ -47,16 +49,62 @@ def test_the_plan_is_json_and_floats_print_as_in_python(paper: dict[str, Any]) -
     assert '"lr_decoder": 2e-05' in json.dumps(paper)
     text = plan_text(paper)
     assert "lr_decoder = 2e-05" in text and "26,214,400,000 forward tokens (26.2 B)" in text
-    assert f"memory    {paper['memory']['total_bytes'] / 1e9:.1f} GB a process (16 processes, sharding zero2)" in text
+    assert f"memory    {paper['memory']['total_bytes'] / 1e9:.1f} GB a process (16 processes, gradients and" in text
+    assert "with the forwards that activation checkpointing repeats" in text
 
 
-def test_the_printed_settings_are_the_resolved_ones(repo_root: Path, tmp_path: Path) -> None:
-    """What stands before the figures is a recipe of its own."""
-    for recipe in ("paper", "nano-tasks"):
-        config = load_config(TrainConfig, repo_root / "recipes" / f"{recipe}.toml", ["train.seed=7"])
-        printed = tmp_path / f"{recipe}.toml"
-        printed.write_text(plan_text(plan_of(config)).split("\nnetwork   ")[0], encoding="utf-8")
-        assert load_config(TrainConfig, printed) == config
+def test_figures_and_checks_come_before_the_settings(paper: dict[str, Any]) -> None:
+    text = plan_text(paper)
+    heads = ["network  ", "steps  ", "tokens  ", "samples  ", "FLOPs  ", "memory  ", "     GPUs", "ok    ", "not ready"]
+    places = [text.index(f"{chr(10)}{head}") if head != heads[0] else text.index(head) for head in [*heads, SETTINGS]]
+    assert places == sorted(places) and places[0] == 0
+
+
+def test_small_figures_read_well(repo_root: Path) -> None:
+    plan = plan_of(load_config(TrainConfig, repo_root / "recipes" / "laptop.toml"))
+    text = plan_text(plan)
+    assert "409,600 forward tokens: 2,048 a step, in 2 rows of 1,024" in text and "(0.0" not in text
+    assert "(1 process)" in text and "repeats" not in text and "buckets" not in text
+    assert checks(plan)["data.pool train"]["detail"] == "205 regions in 1 file"
+
+
+@pytest.mark.parametrize("recipe", ["paper", "laptop", "nano-tasks"])
+def test_the_printed_settings_are_the_resolved_ones(repo_root: Path, tmp_path: Path, recipe: str) -> None:
+    """What stands behind the figures is a recipe of its own, and does what the resolved settings do."""
+    config = load_config(TrainConfig, repo_root / "recipes" / f"{recipe}.toml", ["train.seed=7"])
+    plan = plan_of(config)
+    printed = tmp_path / f"{recipe}.toml"
+    printed.write_text(plan_text(plan).split(SETTINGS)[1], encoding="utf-8")
+    again = load_config(TrainConfig, printed)
+    assert effective_toml(dump_config(again)) == effective_toml(dump_config(config))
+    assert again.train == replace(config.train, steps=again.train.steps, tasks=again.train.tasks,
+                                  n_samples=again.train.n_samples)  # fmt: skip
+    assert load_config(TrainConfig, _written(tmp_path / "all.toml", plan["toml"])) == config, "the JSON keeps all"
+
+
+def _written(file: Path, text: str) -> Path:
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("setting", "n_tokens"),
+    [
+        ("noise.block_size=32", 150 + 3 * (52 + 32)),
+        ("noise.block_size=16", 150 + 3 * (52 + 16)),
+        ("noise.eos_fill=false", 150 + 3 * (52 + 1)),
+        ("noise.mask_schedule=all", 150 + 2 * (52 + 32)),
+    ],
+)
+def test_the_assumed_sample_follows_the_noise(repo_root: Path, setting: str, n_tokens: int) -> None:
+    plan = plan_of(load_config(TrainConfig, repo_root / "recipes" / "paper.toml", [setting]))
+    samples = plan["samples"]
+    assert samples["mean_tokens"] == n_tokens
+    assert samples["per_row"] == pytest.approx(10240 / n_tokens, abs=0.05)
+    n_eos = 1 if "fill" in setting else 16 if "16" in setting else 32
+    assert samples["source"].endswith(f"of response + {n_eos} EOS")
+    assert f"and {2 if 'all' in setting else 3} times 52" in samples["source"]
+    assert samples["source"] in plan_text(plan)
 
 
 def test_missing_things_are_named_with_a_remedy(paper: dict[str, Any]) -> None:
@@ -65,15 +113,16 @@ def test_missing_things_are_named_with_a_remedy(paper: dict[str, Any]) -> None:
     assert "gravityocr checkpoint convert" in found["train.base"]["detail"]
     assert "gravityocr data pool" in found["data.pool train"]["detail"]
     n_failed = sum(not check["ok"] for check in paper["checks"])
-    assert plan_text(paper).endswith(f"not ready: {n_failed} of {len(found)} checks failed")
+    assert f"\nnot ready: {n_failed} of {len(found)} checks failed\n" in plan_text(paper)
 
 
-def write_pool(folder: Path, n_regions: int) -> Path:
+def write_pool(folder: Path, n_regions: int, height_px: int = 32, bad_targets: int = 0) -> Path:
     pytest.importorskip("pyarrow", reason="the region format; install the extra 'train'")
-    picture = encode_picture(Image.new("L", (160, 32), 255))
+    picture = encode_picture(Image.new("L", (160, height_px), 255))
+    targets = ["\u4e16\u754c" if i < bad_targets else "abc" * (1 + i % 4) for i in range(n_regions)]
     regions = [
-        LabelledRegion(f"synth:{i}", picture, 160, 32, "text", "abc" * (1 + i % 4), "synth", f"document-{i}")
-        for i in range(n_regions)
+        LabelledRegion(f"synth:{i}", picture, 160, height_px, "text", target, "synth", f"document-{i}")
+        for i, target in enumerate(targets)
     ]
     for split in ("train", "validation"):
         write_regions(folder / split / f"pool-00000{SUFFIX}", regions)
@@ -89,7 +138,7 @@ def test_a_run_with_all_in_place_is_ready_and_counts_its_pool(repo_root: Path, t
     config = laptop(repo_root, write_pool(tmp_path / "pool", 40), tmp_path / "run")
     plan = plan_of(config)
     assert plan["ready"], plan["checks"]
-    assert checks(plan)["data.pool train"]["detail"] == "40 regions in 1 files"
+    assert checks(plan)["data.pool train"]["detail"] == "40 regions in 1 file"
     assert not (tmp_path / "run").exists(), "a dry run leaves nothing behind"
     samples, n_cells = plan["samples"], 10 * 2
     assert samples["source"].startswith("counted in pool-00000") and samples["mean_cells"] == n_cells
@@ -101,7 +150,39 @@ def test_a_run_with_all_in_place_is_ready_and_counts_its_pool(repo_root: Path, t
     assert samples["total"] == pytest.approx(filled * plan["tokens"]["total"] / samples["mean_tokens"], rel=1e-3)
     assert plan["by_n_devices"] == []
     text = plan_text(plan)
-    assert text.endswith("\nready") and "of 40 regions" in text
+    assert "\nready\n" in text and "times the 40 regions" in text
+    assert checks(plan)["pool fits"]["detail"] == "all 40 regions of its first file can be trained on"
+
+
+def test_a_pool_that_does_not_fit_the_packing_is_told(repo_root: Path, tmp_path: Path) -> None:
+    pool = write_pool(tmp_path / "pool", 40)
+    plan = plan_of(laptop(repo_root, pool, tmp_path / "run", "packing.row_tokens=120"))
+    fits = checks(plan)["pool fits"]
+    # 20 cells and the prompt, and three times 24 EOS with 9 or 12 tokens: half of the regions exceed 120.
+    assert not fits["ok"] and "20 of the first file's 40 regions cannot be trained on" in fits["detail"]
+    assert "20 of them because its cost exceeds packing.row_tokens: raise packing.row_tokens" in fits["detail"]
+    plan = plan_of(laptop(repo_root, pool, tmp_path / "run", "packing.response_cap_tokens=30"))
+    assert "raise packing.response_cap_tokens" in checks(plan)["pool fits"]["detail"]
+    plan = plan_of(laptop(repo_root, pool, tmp_path / "run", "packing.row_tokens=20"))
+    fits = checks(plan)["pool fits"]
+    assert not plan["ready"] and not fits["ok"] and "none of its 40 regions" in fits["detail"]
+    assert plan["samples"]["source"].startswith("assumed")
+
+
+def test_few_regions_may_be_left_out(repo_root: Path, tmp_path: Path) -> None:
+    for n_bad, ok in ((2, True), (3, False)):
+        pool = write_pool(tmp_path / f"pool-{n_bad}", 200, bad_targets=n_bad)
+        fits = checks(plan_of(laptop(repo_root, pool, tmp_path / "run")))["pool fits"]
+        assert fits["ok"] is ok
+        assert f"{n_bad} of the first file's 200 regions" in fits["detail"]
+        assert "the tokenizer cannot write its target: take another train.base" in fits["detail"]
+
+
+def test_regions_larger_than_the_base_s_pieces_are_told(repo_root: Path, tmp_path: Path) -> None:
+    pool = write_pool(tmp_path / "pool", 40, height_px=64)
+    fits = checks(plan_of(laptop(repo_root, pool, tmp_path / "run")))["pool fits"]
+    assert not fits["ok"] and "training does not cut crops: 40 of 40 text regions" in fits["detail"]
+    assert "docs/training.md" in fits["detail"]
 
 
 def test_a_broken_base_is_not_ready(repo_root: Path, tmp_path: Path) -> None:

@@ -72,6 +72,16 @@ def test_the_embedded_checkpoint() -> None:
     assert found["draft_head"].ok is True
 
 
+def test_transformers_draws_no_bars(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    logging = pytest.importorskip("transformers", reason="install the extra 'transformers'").utils.logging
+    logging.enable_progress_bar()
+    capfd.readouterr()
+    found = checks(folder)
+    assert found["stock_transformers"].ok is True
+    assert "%" not in capfd.readouterr().err
+    assert logging.is_progress_bar_enabled(), "what the caller had set is set again"
+
+
 def test_without_transformers_its_check_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
     found = checks(folder)

@@ -73,6 +73,8 @@ class TranscriptionConfig:
             raise ConfigError("--model is empty; name the model that the servers serve")
         if not self.servers:
             raise ConfigError("--server names no server; give one URL or more, separated by commas")
+        for url in self.servers:
+            completions_url(url)
 
 
 @dataclass(frozen=True)
@@ -276,9 +278,11 @@ def completions_url(url: str) -> str:
     >>> completions_url("http://gpu1:8000"), completions_url("https://a.b/v1/")
     ('http://gpu1:8000/v1/chat/completions', 'https://a.b/v1/chat/completions')
     """
+    url = url.strip()
     try:
-        parts = urlsplit(url.strip())
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(url)
+        is_one_word = url.isprintable() and not any(map(str.isspace, url))
+        valid = is_one_word and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is no number, a bracket that is never closed
         valid = False
     if not valid:

@@ -12,6 +12,7 @@ import lzma
 import multiprocessing
 import re
 import tarfile
+import traceback
 import zipfile
 import zlib
 from collections import Counter
@@ -24,19 +25,26 @@ from typing import Any, Literal, Protocol, get_args
 
 from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError, GravityOCRError, InputError
-from gravityocr.training.corpora.region_shards import SUFFIX, LabelledRegion, write_regions
+from gravityocr.training.corpora.region_shards import SUFFIX, LabelledRegion, region_fault, write_regions
+from gravityocr.training.corpora.shard_outputs import make_out
 from gravityocr.training.corpora.table_markup import TABLE_HEADS, TableHead
 
 ConversionSplit = Literal["train", "all"]
 UnitStatus = Literal["made", "kept", "failed"]
 SPLITS: tuple[ConversionSplit, ...] = get_args(ConversionSplit)
+LAYOUTS = ("cdla", "none")
 MAX_PROCESSES = 256
 REPORT_SUFFIX = ".report.json"
 
 _UNIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-# What a broken or half downloaded file of a unit makes the readers raise; anything else is a fault of the program.
+# What a broken or half downloaded file of a unit makes the readers raise.
 _UNIT_ERRORS = (
     GravityOCRError, OSError, EOFError, ValueError, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+# What only a fault of the program raises: its unit fails under that name, and the others go on.
+_OWN_FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, MemoryError, NameError, RuntimeError,
+    SyntaxError, TypeError,
 )  # fmt: skip
 
 
@@ -65,6 +73,15 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class OtherSplit:
+    """A sample of a split that is not asked for: only counted."""
+
+
+Found = LabelledRegion | Skipped | OtherSplit
+"""What a converter may yield."""
+
+
+@dataclass(frozen=True)
 class ConversionConfig:
     """Say what of a source is converted and how.
 
@@ -85,6 +102,8 @@ class ConversionConfig:
         check_numbers(self, "convert ", ("limit",), limit=(1, most), processes=(1, MAX_PROCESSES), dpi=(36, 600))
         if self.split not in SPLITS:
             raise ConfigError(f"--split {self.split!r} is unknown; choose one of {', '.join(SPLITS)}")
+        if self.layout not in LAYOUTS:
+            raise ConfigError(f"--layout {self.layout!r} is unknown; choose one of {', '.join(LAYOUTS)}")
         if self.table_head not in TABLE_HEADS:
             raise ConfigError(f"--table-head {self.table_head!r} is unknown; choose one of {', '.join(TABLE_HEADS)}")
 
@@ -107,8 +126,8 @@ class Converter(Protocol):
         """
         ...
 
-    def regions(self, unit: Unit) -> Iterator[LabelledRegion | Skipped]:
-        """Yield the regions of a unit one by one, and what could not be converted.
+    def regions(self, unit: Unit) -> Iterator[Found]:
+        """Yield the regions of a unit one by one, and what could not or should not be converted.
 
         *Raises*: InputError where the unit as a whole cannot be read.
         """
@@ -117,7 +136,10 @@ class Converter(Protocol):
 
 @dataclass(frozen=True)
 class UnitReport:
-    """What became of a unit: `reasons` counts the skipped samples by kind, `tasks` the regions by task."""
+    """What became of a unit: `reasons` counts the skipped samples by kind, `tasks` the regions by task.
+
+    `n_other_splits` counts the samples of splits that were not asked for, where the source lists them together.
+    """
 
     source: str
     unit: str
@@ -128,6 +150,7 @@ class UnitReport:
     reasons: dict[str, int] = field(default_factory=dict)
     skipped: tuple[Skipped, ...] = ()
     error: str | None = None
+    n_other_splits: int = 0
 
     @property
     def n_skipped(self) -> int:
@@ -155,10 +178,7 @@ def convert_source(converter: Converter, root: Path, out: Path, config: Conversi
     units = converter.units(root)
     _check_names(converter.name, units)
     folder = out / converter.name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
+    make_out(folder, out)
     missing: list[Unit] = []
     kept: list[UnitReport] = []
     for unit in units:
@@ -182,16 +202,25 @@ def convert_unit(converter: Converter, unit: Unit, folder: Path, config: Convers
     note.unlink(missing_ok=True)
     tally = _Tally()
     try:
-        write_regions(shard, tally.count(converter.regions(unit), config.limit))
+        write_regions(shard, tally.count(converter.regions(unit), unit, config.limit))
         report = tally.report(converter.name, unit.name, "made")
     except _UNIT_ERRORS as error:
         shard.unlink(missing_ok=True)
         what = str(error) if isinstance(error, GravityOCRError) else f"{type(error).__name__}: {error}"
         report = tally.report(converter.name, unit.name, "failed", what)
+    except _OWN_FAULTS as error:
+        shard.unlink(missing_ok=True)
+        report = tally.report(converter.name, unit.name, "failed", _own_fault(error))
     finally:
         shard.with_name(shard.name + ".part").unlink(missing_ok=True)
     _write_report(note, report, unit, config)
     return report
+
+
+def _own_fault(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return f"internal error: {type(error).__name__}: {str(error)[:200]} ({where}); please report it"
 
 
 def read_report(file: Path) -> UnitReport:
@@ -228,11 +257,20 @@ class _Tally:
         self.tasks: Counter[str] = Counter()
         self.origins: Counter[str] = Counter()
         self.skipped: list[Skipped] = []
+        self.n_other_splits = 0
 
-    def count(self, found: Iterator[LabelledRegion | Skipped], limit: int | None) -> Iterator[LabelledRegion]:
+    def count(self, found: Iterator[Found], unit: Unit, limit: int | None) -> Iterator[LabelledRegion]:
         for item in found:
             if isinstance(item, Skipped):
                 self.skipped.append(item)
+                continue
+            if isinstance(item, OtherSplit):
+                self.n_other_splits += 1
+                continue
+            fault = region_fault(item)
+            if fault is not None:
+                where = f"{unit.files[0].name}, {item.region_id[:200]}"
+                self.skipped.append(Skipped(where, f"unstorable region: {fault}"))
                 continue
             self.tasks[item.task] += 1
             self.origins[item.target_origin] += 1
@@ -244,7 +282,10 @@ class _Tally:
         n_regions = 0 if status == "failed" else self.tasks.total()
         tasks, origins = ({}, {}) if status == "failed" else (dict(self.tasks), dict(self.origins))
         reasons = Counter(item.reason.split(":")[0] for item in self.skipped)
-        return UnitReport(source, unit, status, n_regions, tasks, origins, dict(reasons), tuple(self.skipped), error)
+        return UnitReport(
+            source, unit, status, n_regions, tasks, origins, dict(reasons), tuple(self.skipped), error,
+            self.n_other_splits,
+        )  # fmt: skip
 
 
 def _check_names(source: str, units: Sequence[Unit]) -> None:
@@ -289,14 +330,16 @@ def _inputs(unit: Unit) -> list[list[Any]]:
 def _write_report(file: Path, report: UnitReport, unit: Unit, config: ConversionConfig) -> None:
     record = {**asdict(report), "n_skipped": report.n_skipped, "settings": config.settings(), "inputs": _inputs(unit)}
     part = file.with_name(file.name + ".part")
-    part.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    # Names of files need not be text: halves of surrogate pairs become JSON's own escapes.
+    text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
+    part.write_text(text, encoding="utf-8", errors="backslashreplace")
     part.replace(file)
 
 
 def _read_record(file: Path) -> dict[str, Any]:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{file} cannot be read ({error}); delete it, and run gravityocr data convert again"
         ) from error
@@ -307,8 +350,8 @@ def _read_record(file: Path) -> dict[str, Any]:
 
 def _report_of(file: Path, record: dict[str, Any]) -> UnitReport:
     try:
-        values = {name: record[name] for name in UnitReport.__dataclass_fields__}
-        values["skipped"] = tuple(Skipped(**item) for item in values["skipped"])
+        values = {name: record[name] for name in UnitReport.__dataclass_fields__ if name in record}
+        values["skipped"] = tuple(Skipped(**item) for item in record["skipped"])
         return UnitReport(**values)
     except (KeyError, TypeError) as error:
         raise InputError(

@@ -1,16 +1,14 @@
 """Remove the regions of a pool that also occur in a benchmark, and tell which, why and how much of them.
 
-Four criteria: the document (by its id), stretches of text, cells of a table, the string of a formula. The benchmark is
-indexed once, as hashes; the pool streams past the index, of its pictures only those that are kept. A shard that an
-earlier run wrote is kept where neither the benchmark, the settings nor its source changed.
+The benchmark is indexed once, as hashes; the pool streams past the index, of its pictures only those that are kept. A
+shard that an earlier run wrote is kept where neither the benchmark, the settings nor its source changed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
@@ -19,151 +17,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from gravityocr.config import check_numbers, dump_config
-from gravityocr.document import Task
 from gravityocr.errors import InputError
-from gravityocr.training.corpora.benchmark_items import Benchmark, BenchmarkItem, document_keys
-from gravityocr.training.corpora.region_shards import TASKS, RegionFile, write_regions
-from gravityocr.training.corpora.shard_outputs import mirrored_files, read_side_json, side_file, write_json
-from gravityocr.training.corpora.shingles import (
-    Common,
-    Features,
-    HashIndex,
-    ShingleConfig,
-    formula_features,
-    table_features,
-    text_features,
-)
-
-Criterion = Literal["document", "text", "table", "formula"]
+from gravityocr.training.corpora.benchmark_index import BenchmarkIndex, Criterion, Match
+from gravityocr.training.corpora.benchmark_items import Benchmark
+from gravityocr.training.corpora.region_shards import RegionFile, write_regions
+from gravityocr.training.corpora.shard_outputs import make_out, mirrored_files, read_side_json, side_file, write_json
 
 SHARD_REPORT_SUFFIX = ".decontamination.json"
 REPORT_NAME = "decontamination.json"
 POOL_REPORT_NAME = "pool.json"
 MOST_NAMED = 1000  # removed regions that the report names; those of the shards name all
 MOST_NEAR = 100  # near misses that a report names: those of the largest shares
-_FORMAT = 1  # of the shards' reports
-_CRITERIA: Mapping[Task, tuple[Criterion, ...]] = {
-    "text": ("text",), "table": ("table", "text"), "formula": ("formula",),
-}  # fmt: skip
-_FEATURES: dict[Criterion, Callable[[str, ShingleConfig], Features]] = {
-    "text": text_features,
-    "table": table_features,
-    "formula": formula_features,
-}
-
-
-@dataclass(frozen=True)
-class DecontaminationConfig:
-    """How much has to be common for a region to go.
-
-    A share of text and of cells is that of the region or that of the benchmark's item, whichever is larger: a part of
-    an item goes as does a region that holds one. Of formulas it is the smaller of both, as parts of formulas are
-    everyone's. `min_*` is how many shingles or cells must be common at all; with a share of `near_share` of the
-    threshold a region stays and is reported.
-    """
-
-    text_share: float = 0.5
-    table_share: float = 0.6
-    formula_share: float = 0.95
-    min_text_shingles: int = 4
-    min_cells: int = 5
-    min_formula_shingles: int = 7
-    min_doc_id_characters: int = 8
-    near_share: float = 0.6
-    shingles: ShingleConfig = field(default_factory=ShingleConfig)
-
-    def __post_init__(self) -> None:
-        check_numbers(
-            self, "", text_share=(0.01, 1.0), table_share=(0.01, 1.0), formula_share=(0.01, 1.0),
-            min_text_shingles=(1, 10**6), min_cells=(1, 10**6), min_formula_shingles=(1, 10**6),
-            min_doc_id_characters=(1, 1000), near_share=(0.0, 1.0),
-        )  # fmt: skip
-
-    def limits(self, criterion: Criterion) -> tuple[float, int]:
-        """Return the share and the number of common hashes from which on a region goes."""
-        if criterion == "text":
-            return self.text_share, self.min_text_shingles
-        if criterion == "table":
-            return self.table_share, self.min_cells
-        return self.formula_share, self.min_formula_shingles
-
-
-@dataclass(frozen=True)
-class Match:
-    """What a region has in common with a benchmark: the item that has most of it, and one of the common things."""
-
-    criterion: Criterion
-    item: str
-    share: float
-    n_common: int
-    example: str
-    is_removal: bool
-
-
-class BenchmarkIndex:
-    """All documents and items of some benchmarks, as hashes."""
-
-    def __init__(self, benchmarks: Sequence[Benchmark], config: DecontaminationConfig) -> None:
-        """Index benchmarks that `read_benchmark` read; their texts are not kept."""
-        self.config = config
-        several = len(benchmarks) > 1
-        named = [
-            (f"{benchmark.file.name}: {item.id}" if several else item.id, item)
-            for benchmark in benchmarks
-            for item in benchmark.items
-        ]
-        self.n_items = len(named)
-        self._names: dict[Criterion, list[str]] = {}
-        self._indexes: dict[Criterion, HashIndex] = {}
-        for criterion, features in _FEATURES.items():
-            tasks = [task for task, criteria in _CRITERIA.items() if criterion in criteria]
-            items: list[tuple[str, BenchmarkItem]] = [(name, item) for name, item in named if item.task in tasks]
-            self._names[criterion] = [name for name, _ in items]
-            self._indexes[criterion] = HashIndex([features(item.text, config.shingles).hashes for _, item in items])
-        self._documents = {
-            key: doc_id
-            for benchmark in benchmarks
-            for doc_id in benchmark.doc_ids
-            for key in document_keys(doc_id, config.min_doc_id_characters)
-        }
-        content = "\n".join([f"{_FORMAT}", dump_config(config), *(benchmark.sha256 for benchmark in benchmarks)])
-        self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
-
-    def matches(self, doc_id: str, task: Task, target: str) -> Iterator[Match]:
-        """Yield what a region has in common with the benchmarks, near misses included."""
-        for key in document_keys(doc_id, self.config.min_doc_id_characters):
-            if key in self._documents:
-                yield Match("document", self._documents[key], 1.0, 1, key, True)
-                break
-        if target:
-            for criterion in _CRITERIA[task]:
-                features = _FEATURES[criterion](target, self.config.shingles)
-                common = self._indexes[criterion].common(features)
-                if len(common.places):
-                    match = self._match(criterion, features, common)
-                    yield from () if match is None else (match,)
-
-    def _match(self, criterion: Criterion, features: Features, common: Common) -> Match | None:
-        n_own = len(features.hashes)
-        of_item, of_region = common.counts / self._indexes[criterion].sizes[common.items], common.counts / n_own
-        shares = np.minimum(of_item, of_region) if criterion == "formula" else np.maximum(of_item, of_region)
-        best = int(np.lexsort((common.counts, shares))[-1])
-        share, n_common = float(shares[best]), int(common.counts[best])
-        if criterion == "text" and len(common.places) / n_own > share:  # paragraphs of several items in one region
-            share, n_common = len(common.places) / n_own, len(common.places)
-        threshold, least = self.config.limits(criterion)
-        if n_common < least or share < self.config.near_share * threshold:
-            return None
-        example = features.spell(int(common.places[0]))
-        return Match(
-            criterion, self._names[criterion][common.items[best]], share, n_common, example, share >= threshold
-        )
-
-
-# Pools ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,9 +55,10 @@ def decontaminate(folder: Path, out: Path, index: BenchmarkIndex, processes: int
     A shard that cannot be read is reported, and the others go on.
 
     *Raises*: InputError where there is no region file, and where a process is killed; ConfigError where `out` and the
-    folder lie within one another.
+    folder lie within one another, or nothing can be written to `out`.
     """
     files = mirrored_files(folder, out)
+    make_out(out, out)
     work = partial(_shard_report, index=index)
     if processes <= 1 or len(files) < 2:
         yield from map(work, files, files.values())
@@ -250,10 +115,8 @@ def _examine(file: Path, source: RegionFile, index: BenchmarkIndex) -> tuple[Sha
     near: list[dict[str, Any]] = []
     n_unread = 0
     for number, (name, task, target, origin, doc_id) in enumerate(zip(*columns.values(), strict=True)):
-        if task not in TASKS:
-            raise InputError(f"{file}: region {name} has the task {task!r}; choose out of {', '.join(TASKS)}")
         n_unread += not target
-        matches = list(index.matches(doc_id, task, target or ""))
+        matches = list(index.matches(doc_id, task, target))
         if matches:
             row = {"region_id": name, "source": origin, "task": task, **_row(matches)}
             if row["criteria"]:
@@ -311,6 +174,7 @@ def summary(reports: Iterable[ShardReport], benchmarks: Sequence[Benchmark], ind
             }
             for one in benchmarks
         ],
+        "coverage": {task: asdict(coverage) for task, coverage in index.coverage.items()},
         "config": asdict(index.config), "n_regions": n_regions, "n_removed": n_removed,
         "n_unread": n_unread, "n_near_misses": n_near, "by_criterion": criteria,
         "by_source": dict(sorted(sources.items())), "removed": named, "near_misses": near,

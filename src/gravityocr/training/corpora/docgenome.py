@@ -38,6 +38,8 @@ READING = "reading_annotation.json"
 EQUATION = 2
 UNIT_PAPERS = 50
 MOST_PAGES = 1000
+_MOST_DIGITS = 9
+_MOST_PX = 1e6
 
 _PAGE = re.compile(r"page_(\d+)\.jpe?g")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
@@ -61,7 +63,7 @@ class _Paper:
         page = _PAGE.fullmatch(name)
         if name == READING:
             self.reading = data
-        elif page and len(self.pages) < MOST_PAGES:
+        elif page and len(self.pages) < MOST_PAGES and len(page[1]) <= _MOST_DIGITS:
             self.pages[int(page[1])] = data
         elif page:
             self.n_beyond += 1
@@ -183,7 +185,7 @@ def _known_texts(reading: bytes | None) -> dict[int, list[KnownText]] | None:
         return None
     try:
         blocks = json.loads(reading)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if isinstance(blocks, dict):
         blocks = blocks.get("annotations")
@@ -203,7 +205,7 @@ def _known_text(block: dict[str, Any]) -> KnownText | None:
         return None
     if not isinstance(source, str) or not isinstance(bbox, list) or len(bbox) != 4:
         return None
-    if not all(isinstance(value, int | float) for value in bbox):
+    if not all(isinstance(value, int | float) and abs(value) < _MOST_PX for value in bbox):  # and no NaN
         return None
     latex = latex_of_equation(source)
     return KnownText(Box(*map(float, bbox)), "formula", latex) if latex else None

@@ -53,7 +53,7 @@ class DocLayNet:
     def units(self, root: Path) -> list[Unit]:
         """List the slices of the COCO files.
 
-        *Raises*: InputError where they or the pages are missing, or a COCO file is broken.
+        *Raises*: InputError where they or the pages are missing.
         """
         splits = ("train",) if self._config.split == "train" else ("train", "val")
         files = [root / "COCO" / f"{split}.json" for split in splits]
@@ -63,8 +63,7 @@ class DocLayNet:
         pages = _PDF if (root / _PDF).is_dir() else _PNG
         found: list[Unit] = []
         for file in files:
-            starts = range(0, sum(1 for _ in coco_images(file)), UNIT_PAGES)
-            for number, start in enumerate(starts):
+            for number, start in enumerate(range(0, _n_images(file), UNIT_PAGES)):
                 found.append(Unit(f"{file.stem}-{number:05d}", (file,), f"{pages} {start}"))
         return found
 
@@ -77,12 +76,16 @@ class DocLayNet:
         cutter, start = PageCutter(self._config.layout), int(first)
         for number, record in enumerate(islice(coco_images(file), start, start + UNIT_PAGES), start):
             where = f"{file.name}, image {number}"
+            if not isinstance(record, dict):
+                yield Skipped(where, f"no record of an image: a {type(record).__name__}")
+                continue
             png = record.get("file_name")
             if not isinstance(png, str) or Path(png).name != png:
-                yield Skipped(where, f"no name of a page: {str(png)[:80]!r}")
+                told = repr(png[:80]) if isinstance(png, str) else f"a {type(png).__name__}"
+                yield Skipped(where, f"no name of a page: {told}")
                 continue
             if record.get("precedence"):
-                yield Skipped(where, f"annotated again: {png}")
+                yield Skipped(where, f"annotated again: {png[:200]}")
                 continue
             try:
                 data = read_published((file.parent.parent / kind / png).with_suffix(f".{kind.lower()}"))
@@ -109,13 +112,25 @@ def _drawn(data: bytes, dpi: int) -> Image.Image:
         raise InputError(f"it is broken ({error}); download it again") from error
 
 
-def coco_images(file: Path) -> Iterator[dict[str, Any]]:
+def _n_images(file: Path) -> int:
+    """Count the images of a COCO file; one that is broken has one more, where reading it ends in the error."""
+    n_images = 0
+    try:
+        for _ in coco_images(file):
+            n_images += 1
+    except InputError:
+        n_images += 1
+    return n_images
+
+
+def coco_images(file: Path) -> Iterator[Any]:
     """Yield the records of `images` of a COCO file, without holding its many annotations.
 
     *Raises*: InputError where the file has no such list, or it is broken.
     """
-    decoder = json.JSONDecoder()
-    with file.open(encoding="utf-8") as stream:
+    decoder = json.JSONDecoder(parse_int=_number)
+    # what is no UTF-8 becomes halves of surrogate pairs, which no name that is looked up has
+    with file.open(encoding="utf-8", errors="surrogateescape") as stream:
         text, at = _text_behind(stream, file), 0
         while True:
             while text[at : at + 1] in _BETWEEN:
@@ -124,6 +139,8 @@ def coco_images(file: Path) -> Iterator[dict[str, Any]]:
                 return
             try:
                 record, at = decoder.raw_decode(text, at)
+            except RecursionError as error:
+                raise InputError(f"{file} has an image that is nested without end; download it again") from error
             except ValueError as error:
                 # a record that is read in part looks broken until the rest of it is there
                 more = stream.read(_CHUNK_CHARS) if len(text) - at < _LONGEST_RECORD else ""
@@ -131,9 +148,11 @@ def coco_images(file: Path) -> Iterator[dict[str, Any]]:
                     raise InputError(f"{file} breaks off in its images ({error}); download it again") from error
                 text, at = text[at:] + more, 0
                 continue
-            if not isinstance(record, dict):
-                raise InputError(f"{file} has an image that is no record; download it again")
             yield record
+
+
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) < 20 else float(digits)
 
 
 def _text_behind(stream: TextIO, file: Path) -> str:
@@ -153,4 +172,5 @@ def _text_behind(stream: TextIO, file: Path) -> str:
 def _page_name(source: str, record: dict[str, Any], stem: str) -> PageName:
     """Name a page by its document and its number as DocLayNet counts, and by its hash in the ids of its regions."""
     document, page = record.get("doc_name"), record.get("page_no")
-    return PageName(source, str(document or stem), page if isinstance(page, int) else 0, stem)
+    is_named = isinstance(document, str) and document
+    return PageName(source, str(document) if is_named else stem, page if isinstance(page, int) else 0, stem)

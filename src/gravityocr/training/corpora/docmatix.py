@@ -57,10 +57,11 @@ class Docmatix:
             if doc_id in seen:
                 doc_id = f"{doc_id}-{unit.name}-{number}"
             seen.add(doc_id)
-            for page, image in enumerate(row["images"] or []):
+            images = row["images"]
+            for page, image in enumerate(images if isinstance(images, list) else [images]):
                 name = PageName(self.name, doc_id, page)
-                data = image.get("bytes") if image else None
-                if data:
+                data = image.get("bytes") if isinstance(image, dict) else None
+                if isinstance(data, bytes) and data:
                     yield from cutter.read(data, name)
                 else:
                     yield Skipped(f"{unit.files[0].name}, row {number}, image {page}", "page without bytes")
@@ -83,8 +84,10 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _document(row: dict[str, Any], unit: Unit, number: int) -> str:
-    for text in row.get("texts") or []:
-        found = _KEY.match((text or {}).get("source") or "")
+    texts = row.get("texts")
+    for text in texts if isinstance(texts, list) else ():
+        key = text.get("source") if isinstance(text, dict) else None
+        found = _KEY.match(key) if isinstance(key, str) else None
         if found:
             return found[1]
     return f"{unit.name}-{number}"

@@ -1,8 +1,8 @@
 """Which regions are fit to train on: every removal has a reason with a name.
 
 The checks of a region run from the cheapest to the dearest, and the first that fails names the reason. Decoding the
-picture is the last of them. Whether a checkpoint's tokenizer can write the target (`unwritable`) is asked after that, and
-TeX, where it is asked for, is tried on whole batches (`tex_rejects`).
+picture is the last of them. Whether a checkpoint's tokenizer can write the target (`unwritable`) is asked after that,
+and TeX, where it is asked for, is tried on whole batches (`tex_rejects`).
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pypdfium2 as pdfium
 from PIL import Image
@@ -27,13 +28,14 @@ from PIL import Image
 from gravityocr.errors import InputError
 from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, Unit
 from gravityocr.training.corpora.page_crops import MAX_PAGE_PX
-from gravityocr.training.corpora.published_files import json_lines, line_slices
+from gravityocr.training.corpora.published_files import json_lines, line_slices, text_field
 from gravityocr.training.corpora.region_shards import LabelledRegion, encode_picture
 from gravityocr.training.corpora.table_markup import annotated_table
 
 MARGIN_PT = 3.0
+_MOST_PT = 1e6
 _LIST = "FinTabNet_1.0.0_cell_{}.jsonl"
-_NAME = re.compile(r"(?:.*/)?(?P<company>[^/]+)/(?P<year>\d{4})/page_(?P<page>\d+)\.pdf")
+_NAME = re.compile(r"(?:.*/)?(?P<company>[^/]+)/(?P<year>\d{4})/page_(?P<page>\d{1,9})\.pdf")
 
 
 class FinTabNet:
@@ -71,9 +73,9 @@ class FinTabNet:
                     yield line
                     continue
                 where, row = line
-                name = str(row.get("filename"))
-                pdf = file.parent / "pdf" / name
                 try:
+                    name = text_field(row, "filename")
+                    where, pdf = f"{where}, {name[:200]}", file.parent / "pdf" / name
                     found = _NAME.fullmatch(name)
                     if found is None or ".." in name:
                         raise InputError("unreadable name: it must be such as A/2003/page_26.pdf")
@@ -81,16 +83,19 @@ class FinTabNet:
                         drawn = pdf, _draw(pdf, self.config.dpi)
                     yield self._region(found, drawn[1], row)
                 except InputError as error:
-                    yield Skipped(f"{where}, {name}", str(error))
+                    yield Skipped(where, str(error))
 
     def _region(self, found: re.Match[str], page: _Page, row: dict[str, object]) -> LabelledRegion:
         table = annotated_table(row.get("html"))
+        table_id = row.get("table_id")
+        if not isinstance(table_id, int | str):
+            raise InputError(f"unreadable table_id: a {type(table_id).__name__}")
         box = page.box_px(row.get("bbox"))
         crop = page.image.crop(box)
         document, number = f"{found['company']}_{found['year']}", int(found["page"])
         x0, y0, x1, y1 = (float(edge) for edge in box)
         return LabelledRegion(
-            f"{self.name}/{document}/{number}/{row.get('table_id')}", encode_picture(crop), crop.width, crop.height,
+            f"{self.name}/{document}/{number}/{table_id}", encode_picture(crop), crop.width, crop.height,
             "table", table.html(self.config.table_head), self.name, document, number, (x0, y0, x1, y1),
         )  # fmt: skip
 
@@ -105,9 +110,11 @@ class _Page:
 
     def box_px(self, bbox: object) -> tuple[int, int, int, int]:
         """Return a box of the annotation in pixels, with its margin, inside the page."""
-        if not isinstance(bbox, list) or len(bbox) != 4 or not all(type(edge) in (int, float) for edge in bbox):
-            raise InputError(f"unreadable box: {str(bbox)[:60]}")
-        left, bottom, right, top = bbox
+        # type() and not isinstance: true is no number here; no limit holds a NaN
+        edges: list[Any] = bbox if isinstance(bbox, list) and len(bbox) == 4 else [None]
+        if not all(type(edge) in (int, float) and abs(edge) < _MOST_PT for edge in edges):
+            raise InputError(f"unreadable box: it is not four numbers of points below {_MOST_PT:g}")
+        left, bottom, right, top = edges
         x_pt, y_pt = self.origin_pt
         x0, x1 = (left - MARGIN_PT - x_pt) * self.scale, (right + MARGIN_PT - x_pt) * self.scale
         y0, y1 = (y_pt - top - MARGIN_PT) * self.scale, (y_pt - bottom + MARGIN_PT) * self.scale
@@ -116,7 +123,7 @@ class _Page:
             round(min(x1, self.image.width)), round(min(y1, self.image.height)),
         )  # fmt: skip
         if left >= right or bottom >= top or box[0] >= box[2] or box[1] >= box[3]:
-            raise InputError(f"a box outside the page: {str(bbox)[:60]}")
+            raise InputError(f"a box outside the page: {str(edges)[:60]}")
         return box
 
 
@@ -125,8 +132,12 @@ def _draw(file: Path, dpi: int) -> _Page:
 
     *Raises*: InputError where the file is missing, broken, too large or rotated.
     """
-    if not file.is_file():
-        raise InputError(f"missing file: {file.name}")
+    try:
+        is_there = file.is_file()
+    except OSError:  # a name that is too long for a file
+        is_there = False
+    if not is_there:
+        raise InputError(f"missing file: {file.name[:200]!r}")
     try:
         document = pdfium.PdfDocument(file)
     except pdfium.PdfiumError as error:

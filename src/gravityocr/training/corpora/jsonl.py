@@ -5,8 +5,8 @@ r"""Data of one's own: lines of JSON that name an image, a task and its text.
 `image` is relative to the folder of the list and lies below ROOT. `task` is text, table or formula. `text` is the
 target; null, or no `text` at all, is one that a teacher has yet to write. Optional: `doc_id` (else the image's path
 below ROOT without its ending: regions of a document stay on one side of the validation split), `page` (from 0), and
-`bbox` [x0, y0, x1, y1] in pixels, which cuts the region out of the image as inference cuts it. Delimiters around a formula
-go. Other fields are ignored where `text` is there. A unit is a slice of a list.
+`bbox` [x0, y0, x1, y1] in pixels, which cuts the region out of the image as inference cuts it. Delimiters around a
+formula go. Other fields are ignored where `text` is there. A unit is a slice of a list.
 """
 
 from __future__ import annotations
@@ -194,11 +194,10 @@ def _box(value: object) -> tuple[float, float, float, float] | None:
     if value is None:
         return None
     # type() and not isinstance: true is no number here; no limit holds a NaN
-    is_box = isinstance(value, list) and len(value) == 4
-    if not is_box or not all(type(v) in (int, float) and abs(v) < _MOST for v in value):
+    edges = [float(v) for v in value if type(v) in (int, float) and abs(v) < _MOST] if isinstance(value, list) else []
+    if not isinstance(value, list) or not len(value) == len(edges) == 4:
         raise InputError(f"bad bbox: {value!r:.60} is not [x0, y0, x1, y1] in pixels")
-    x0, y0, x1, y1 = map(float, value)
-    return x0, y0, x1, y1
+    return edges[0], edges[1], edges[2], edges[3]
 
 
 def _whole(image: Path) -> tuple[bytes, int, int]:

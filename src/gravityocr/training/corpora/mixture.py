@@ -211,7 +211,9 @@ def held_documents(documents: Keys, pages: Keys, seed: int, split: SplitConfig) 
 class MissingTasksError(InputError):
     """Nothing is left of some tasks of the mixture; `settings` are the ones with which the rest makes a pool."""
 
-    def __init__(self, tasks: Sequence[Task], settings: tuple[str, ...], shares: Sequence[float], why: str = "") -> None:
+    def __init__(
+        self, tasks: Sequence[Task], settings: tuple[str, ...], shares: Sequence[float], why: str = ""
+    ) -> None:
         self.tasks, self.settings, self._shares, self.why = tuple(tasks), settings, tuple(shares), why
         names = " and ".join(f"no {task}" for task in tasks)
         of = ("their shares" if len(tasks) > 1 else "its share") + " of " + " and ".join(f"{one:g}" for one in shares)

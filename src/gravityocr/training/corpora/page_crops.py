@@ -19,10 +19,9 @@ from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.crops import CropConfig, cut
 from gravityocr.pipeline.layout import TASKS, LayoutBox, LayoutConfig, LayoutDetector, WholePage, find_regions
 from gravityocr.pipeline.layout_cdla import CdlaConfig, CdlaDetector
-from gravityocr.training.corpora.conversion import Skipped
+from gravityocr.training.corpora.conversion import LAYOUTS, Skipped
 from gravityocr.training.corpora.region_shards import LabelledRegion, encode_picture
 
-LAYOUTS = ("cdla", "none")
 MAX_PAGE_PX = 16_000_000
 """Inference scales larger pages down; here they are skipped, so that every crop is cut from the published pixels."""
 

@@ -148,8 +148,8 @@ def build_pool(
     say(f"{len(files)} region files")
     _check_columns(files, config.mixture)
     work = prepare_folder(out, stamp, overwrite=overwrite)
-    jobs = [IndexedFile(file, work / "index" / f"{number:06d}.npz", config.filters, config.n_examples, config.checkpoint)
-            for number, file in enumerate(files)]  # fmt: skip
+    rules = config.filters, config.n_examples, config.checkpoint
+    jobs = [IndexedFile(file, work / "index" / f"{number:06d}.npz", *rules) for number, file in enumerate(files)]
     for number, _ in enumerate(_spread(index_file, jobs, processes)):
         say(f"filtered {number + 1} of {len(files)}: {files[number]}")
     index, notes = read_index([job.out for job in jobs])

@@ -81,10 +81,21 @@ def _json_object(line: bytes, repair: Callable[[str], str]) -> dict[str, Any] | 
     for attempt in (text, repair(text)):
         try:
             value = json.loads(attempt)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         return value if isinstance(value, dict) else None
     return None
+
+
+def text_field(row: dict[str, Any], name: str) -> str:
+    """Return a field of a row that must be a text.
+
+    *Raises*: InputError where it is missing or something else.
+    """
+    value = row.get(name)
+    if not isinstance(value, str):
+        raise InputError(f"unreadable {name}: {'none' if value is None else f'a {type(value).__name__}'}")
+    return value
 
 
 def published_picture(data: bytes) -> tuple[bytes, int, int]:
@@ -106,9 +117,11 @@ def published_picture(data: bytes) -> tuple[bytes, int, int]:
 def read_published(file: Path) -> bytes:
     """Read a file that a list names.
 
-    *Raises*: InputError where it is missing.
+    *Raises*: InputError where it is missing, or its name is none that a file can have.
     """
     try:
         return file.read_bytes()
     except OSError as error:
-        raise InputError(f"missing file: {file.name} ({error.strerror})") from error
+        raise InputError(f"missing file: {file.name[:200]} ({error.strerror})") from error
+    except ValueError as error:  # a zero byte or half a surrogate pair
+        raise InputError(f"missing file: {file.name[:200]!r} ({error})") from error

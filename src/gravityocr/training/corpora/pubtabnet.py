@@ -20,13 +20,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gravityocr.errors import InputError
-from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, Unit
-from gravityocr.training.corpora.published_files import json_lines, line_slices, published_picture, read_published
+from gravityocr.training.corpora.conversion import ConversionConfig, Found, OtherSplit, Skipped, Unit
+from gravityocr.training.corpora.published_files import (
+    json_lines,
+    line_slices,
+    published_picture,
+    read_published,
+    text_field,
+)
 from gravityocr.training.corpora.region_shards import LabelledRegion
 from gravityocr.training.corpora.table_markup import annotated_table
 
 LIST = "PubTabNet_2.0.0.jsonl"
-_NAME = re.compile(r"(?P<article>PMC\d+)_(?P<page>\d+)_(?P<number>\d+)")
+_NAME = re.compile(r"(?P<article>PMC\d+)_(?P<page>\d{1,9})_(?P<number>\d{1,9})")
 
 
 class PubTabNet:
@@ -48,7 +54,7 @@ class PubTabNet:
         slices = line_slices(found.stat().st_size)
         return [Unit(f"part-{number:04d}", (found,), part) for number, part in enumerate(slices)]
 
-    def regions(self, unit: Unit) -> Iterator[LabelledRegion | Skipped]:
+    def regions(self, unit: Unit) -> Iterator[Found]:
         """Yield the tables of a slice."""
         (file,) = unit.files
         with file.open("rb") as stream:
@@ -57,13 +63,15 @@ class PubTabNet:
                     yield line
                     continue
                 where, row = line
-                split, name = str(row.get("split")), str(row.get("filename"))
-                if self.config.split == "train" and split != "train":
-                    continue
                 try:
-                    yield self._region(file.parent / split / Path(name).name, row)
+                    split, name = text_field(row, "split"), Path(text_field(row, "filename")).name
+                    where = f"{where}, {name[:200]}"
+                    if self.config.split == "train" and split != "train":
+                        yield OtherSplit()
+                        continue
+                    yield self._region(file.parent / split / name, row)
                 except InputError as error:
-                    yield Skipped(f"{where}, {name}", str(error))
+                    yield Skipped(where, str(error))
 
     def _region(self, image: Path, row: dict[str, object]) -> LabelledRegion:
         found = _NAME.fullmatch(image.stem)

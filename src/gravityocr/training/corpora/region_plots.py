@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from gravityocr.errors import ConfigError, InputError
+from gravityocr.training.corpora.captions import LINE_PX, caption_lines, draw_caption
 from gravityocr.training.corpora.region_shards import TASKS, LabelledRegion, RegionFile
 from gravityocr.training.corpora.region_stats import RegionFigures, StatsConfig
 
@@ -17,7 +18,7 @@ COLORS = {"text": "#2f5d8a", "table": "#c8553d", "formula": "#4f8a4b"}
 _BINS = 48
 _SHEET_PX = 1600
 _TILE_PX = 700
-_CAPTION_CHARS = 230
+_CAPTION_LINES = 8
 
 
 def draw_plots(figures: RegionFigures, config: StatsConfig, folder: Path) -> list[Path]:
@@ -59,7 +60,7 @@ def _response(axes: Any, figures: RegionFigures, config: StatsConfig) -> None:
 
 def _cost(axes: Any, figures: RegionFigures, config: StatsConfig) -> None:
     _histogram(axes, figures, "cost_tokens", config.row_tokens, "row")
-    axes.set(title="Cost of a sample: P + 3 (N + B)", xlabel="forward tokens", ylabel="regions")
+    axes.set(title=f"Cost of a sample: P + {1 + config.n_corrupt} (N + B)", xlabel="forward tokens", ylabel="regions")
 
 
 def _histogram(axes: Any, figures: RegionFigures, name: str, limit: int, what: str) -> None:
@@ -88,16 +89,16 @@ def _sizes(axes: Any, figures: RegionFigures, config: StatsConfig) -> None:
 def _streams(axes: Any, figures: RegionFigures, config: StatsConfig) -> None:
     tasks = [task for task in TASKS if len(figures.of("task", task))]
     prefix = np.array([figures.of("prefix_tokens", task).sum() for task in tasks])
-    clean = np.array([(figures.of("response_tokens", task) + config.block_size).sum() for task in tasks])
+    clean = np.array([(figures.of("response_tokens", task) + config.n_eos).sum() for task in tasks])
     below = np.zeros(len(tasks))
     for name, values, color in (
         ("prefix", prefix, "#bdbdbd"),
         ("clean", clean, "#3d9aa1"),
-        ("corrupt", 2 * clean, "#8a6bb1"),
+        ("corrupt", config.n_corrupt * clean, "#8a6bb1"),
     ):
         axes.bar(tasks, values, bottom=below, color=color, label=name)
         below = below + values
-    axes.set(title=f"Forward tokens of an epoch by stream (B = {config.block_size})", ylabel="tokens")
+    axes.set(title=f"Forward tokens of an epoch by stream (B = {config.n_eos})", ylabel="tokens")
     axes.legend()
 
 
@@ -140,14 +141,12 @@ def _tile(region: LabelledRegion) -> Image.Image:
     scale = min(1.0, (_SHEET_PX - 8) / picture.width, _TILE_PX / picture.height)
     picture = picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))))
     origin = region.target_origin + (f" {region.teacher}" if region.teacher else "")
-    target = region.target.replace("\n", "⏎") or "(no target)"
-    lines = [f"{region.region_id}  {region.task}  {origin}  {region.width_px} x {region.height_px} px"]
-    lines += [target[at : at + _CAPTION_CHARS] for at in range(0, min(len(target), 6 * _CAPTION_CHARS), _CAPTION_CHARS)]
-    tile = Image.new("RGB", (_SHEET_PX - 8, picture.height + 14 * len(lines) + 10), "white")
+    head = f"{region.region_id}  {region.task}  {origin}  {region.width_px} x {region.height_px} px"
+    width = _SHEET_PX - 8
+    lines = [*caption_lines(head, width, 1), *caption_lines(region.target or "(no target)", width, _CAPTION_LINES)]
+    tile = Image.new("RGB", (width, picture.height + LINE_PX * len(lines) + 10), "white")
     tile.paste(picture, (0, 0))
-    draw = ImageDraw.Draw(tile)
-    draw.rectangle((0, 0, picture.width - 1, picture.height - 1), outline="#cccccc")
+    ImageDraw.Draw(tile).rectangle((0, 0, picture.width - 1, picture.height - 1), outline="#cccccc")
     for number, line in enumerate(lines):
-        color = "#777777" if number == 0 else "blue"
-        draw.text((0, picture.height + 2 + 14 * number), line, fill=color, font=ImageFont.load_default(11))
+        draw_caption(tile, (0, picture.height + 2 + LINE_PX * number), line, "#777777" if number == 0 else "blue")
     return tile

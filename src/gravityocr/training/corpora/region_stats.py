@@ -29,24 +29,34 @@ _MOST_UNKNOWN = 200
 
 @dataclass(frozen=True)
 class StatsConfig:
-    """What a sample costs: the block size of the EOS fill, and the limits of packing that samples are held against."""
+    """What a sample costs, and the limits of packing that samples are held against.
 
-    block_size: int = 32
+    *Units*: `n_eos` EOS tokens fill a response (a block, or one without the fill); `n_corrupt` corrupt streams hold it;
+    the cap counts response tokens with their fill, as packing does.
+    """
+
+    n_eos: int = 32
     row_tokens: int = 10_240
     response_cap_tokens: int = 3_072
+    n_corrupt: int = 2
 
     def __post_init__(self) -> None:
-        check_numbers(self, "", block_size=(1, 256), row_tokens=(1, 10**7), response_cap_tokens=(1, 10**7))
+        most = 10**7
+        check_numbers(
+            self, "", n_eos=(1, 256), row_tokens=(1, most), response_cap_tokens=(1, most), n_corrupt=(1, 2)
+        )  # fmt: skip
 
 
 @dataclass
 class RegionFigures:
     """The measures of all regions, one array entry each; `task` and the others count from 0.
 
-    *Units*: `cost_tokens` = P + 3 (N + B) forward tokens: prefix, clean stream and two corrupt streams.
+    *Units*: `cost_tokens` = P + 3 (N + B) forward tokens: prefix, clean stream and two corrupt streams. `pending` is 1
+    where there is no target yet, and the response therefore counts nothing.
     """
 
     task: array[int] = field(default_factory=lambda: array("B"))
+    pending: array[int] = field(default_factory=lambda: array("B"))
     width_px: array[int] = field(default_factory=lambda: array("i"))
     height_px: array[int] = field(default_factory=lambda: array("i"))
     chars: array[int] = field(default_factory=lambda: array("i"))
@@ -86,7 +96,7 @@ def measure_regions(files: Sequence[Path], prompts: PromptBuilder, config: Stats
         figures.origins.update(columns["target_origin"])
         for start in range(0, len(region_file), _BATCH):
             batch = {name: values[start : start + _BATCH] for name, values in columns.items()}
-            _measure(figures, batch, prompts, unknown, config.block_size)
+            _measure(figures, batch, prompts, unknown, config)
     return figures
 
 
@@ -95,7 +105,7 @@ def _split_of(file: Path) -> str:
 
 
 def _measure(
-    figures: RegionFigures, batch: dict[str, list[Any]], prompts: PromptBuilder, unknown: _Unknown, block_size: int
+    figures: RegionFigures, batch: dict[str, list[Any]], prompts: PromptBuilder, unknown: _Unknown, config: StatsConfig
 ) -> None:
     texts = [text.encode("utf-8", errors="replace").decode("utf-8") for text in batch["target"]]
     encodings = prompts.tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -103,13 +113,14 @@ def _measure(
         task, width, height = batch["task"][number], batch["width_px"][number], batch["height_px"][number]
         n_prefix, n_response = prompts.n_tokens(width, height, task), len(encoding.ids)
         figures.task.append(TASKS.index(task))
+        figures.pending.append(batch["target_origin"][number] == "pending")
         figures.width_px.append(width)
         figures.height_px.append(height)
         figures.chars.append(len(text))
         figures.response_tokens.append(n_response)
         figures.prefix_tokens.append(n_prefix)
         figures.image_tokens.append(_n_cells(width, height, prompts))
-        figures.cost_tokens.append(n_prefix + 3 * (n_response + block_size))
+        figures.cost_tokens.append(n_prefix + (1 + config.n_corrupt) * (n_response + config.n_eos))
         figures.document.append(key_of(batch["source"][number], batch["doc_id"][number]))
         figures.page.append(key_of(batch["source"][number], batch["doc_id"][number], batch["page"][number]))
         figures.unknown.update(unknown.in_text(text, encoding))
@@ -148,7 +159,8 @@ def region_stats(figures: RegionFigures, config: StatsConfig) -> dict[str, Any]:
     return {
         "n_files": figures.n_files,
         "n_bytes": figures.n_bytes,
-        "block_size": config.block_size,
+        "eos_tokens": config.n_eos,
+        "corrupt_streams": config.n_corrupt,
         "row_tokens": config.row_tokens,
         "response_cap_tokens": config.response_cap_tokens,
         **_tally(figures, config, None),
@@ -165,17 +177,19 @@ def region_stats(figures: RegionFigures, config: StatsConfig) -> dict[str, Any]:
 
 def _tally(figures: RegionFigures, config: StatsConfig, task: Task | None) -> dict[str, Any]:
     prefix, response = figures.of("prefix_tokens", task), figures.of("response_tokens", task)
-    n, filled = len(response), int((response + config.block_size).sum())
+    n, filled = len(response), response + config.n_eos
+    n_clean = int(filled.sum())
     cost = figures.of("cost_tokens", task)
     return {
         "n_regions": n,
+        "n_pending": int(figures.of("pending", task).sum()),
         "share": round(n / max(1, len(figures.task)), 6),
         **{name: percentiles(figures.of(name, task)) for name in _MEASURES},
-        "stream_tokens": {"prefix": int(prefix.sum()), "clean": filled, "corrupt": 2 * filled},
+        "stream_tokens": {"prefix": int(prefix.sum()), "clean": n_clean, "corrupt": config.n_corrupt * n_clean},
         "forward_tokens": int(cost.sum()),
         "n_over_row": int((cost > config.row_tokens).sum()),
-        "n_over_response_cap": int((response > config.response_cap_tokens).sum()),
-        "n_skipped": int(((cost > config.row_tokens) | (response > config.response_cap_tokens)).sum()),
+        "n_over_response_cap": int((filled > config.response_cap_tokens).sum()),
+        "n_skipped": int(((cost > config.row_tokens) | (filled > config.response_cap_tokens)).sum()),
     }
 
 
@@ -197,13 +211,28 @@ def stats_text(report: dict[str, Any]) -> str:
     for name in ("sources", "origins", "splits"):
         lines.append(f"{name}: " + ", ".join(f"{key} {n}" for key, n in report[name].items()))
     for name, tally in (("all", report), *report["tasks"].items()):
-        lines.append(f"{name}: {tally['n_regions']} regions ({100 * tally['share']:.1f} %)")
+        n_pending = tally["n_pending"]
+        note = f"; {n_pending} pending: cost without their responses" if n_pending else ""
+        lines.append(f"{name}: {tally['n_regions']} regions ({100 * tally['share']:.1f} %){note}")
         for measure in _MEASURES:
             lines.append(f"  {measure:16} " + "  ".join(f"{key} {value:g}" for key, value in tally[measure].items()))
         streams = "  ".join(f"{key} {n}" for key, n in tally["stream_tokens"].items())
         lines.append(f"  {'tokens a stream':16} {streams}  sum {tally['forward_tokens']}")
         over = f"{tally['n_over_row']} over {report['row_tokens']} forward tokens"
-        lines.append(f"  {over}, {tally['n_over_response_cap']} over {report['response_cap_tokens']} response tokens")
+        cap = f"{tally['n_over_response_cap']} over {report['response_cap_tokens']} response tokens with fill"
+        lines.append(f"  {over}, {cap}")
     unknown = ", ".join(f"{token!r} {n}" for token, n in report["unknown_tokens"].items())
     lines.append(f"unknown tokens: {report['n_unknown_tokens']} ({unknown or 'none'})")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_legend(report)])
+
+
+def _legend(report: dict[str, Any]) -> list[str]:
+    n_eos, n_corrupt = report["eos_tokens"], report["corrupt_streams"]
+    fill = f"{n_eos} EOS tokens behind it" if n_eos > 1 else "one EOS token behind it"
+    return [
+        "p0 p5 p25 p50 p75 p95 p99 p100: percentiles, p0 the smallest, p50 the median, p100 the largest value",
+        "prefix: prompt and image tokens, read once; clean: the response and the " + fill + ", read once; "
+        f"corrupt: the same with masks, read {'twice' if n_corrupt == 2 else 'once'}",
+        f"cost_tokens = prefix + {1 + n_corrupt} x (response + {n_eos}): what a sample takes of a packed row, in "
+        "forward tokens; training leaves out samples over a limit",
+    ]

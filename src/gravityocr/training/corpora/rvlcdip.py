@@ -43,7 +43,7 @@ class RvlCdip:
             raise InputError(f"{root} is no RVL-CDIP: it should hold {what}")
         found: list[Unit] = []
         for file in lists:
-            with file.open(encoding="utf-8") as lines:
+            with file.open("rb") as lines:
                 n_lines = sum(1 for _ in lines)
             for number in range(-(-n_lines // UNIT_PAGES)):
                 found.append(Unit(f"{file.stem}-{number:05d}", (file,), str(number * UNIT_PAGES)))
@@ -53,9 +53,14 @@ class RvlCdip:
         """Yield the regions of the pages of a slice."""
         file, start = unit.files[0], int(unit.part)
         cutter = PageCutter(self._config.layout)
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(islice(lines, start, start + UNIT_PAGES), start + 1):
+        with file.open("rb") as lines:
+            for number, content in enumerate(islice(lines, start, start + UNIT_PAGES), start + 1):
                 where = f"{file.name}, line {number}"
+                try:
+                    line = content.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    yield Skipped(where, f"no UTF-8 text: {error.reason}")
+                    continue
                 path = Path(line.rpartition(" ")[0].strip())
                 if len(path.parts) < 2 or path.is_absolute() or ".." in path.parts:
                     yield Skipped(where, f"no page and class: {line.strip()[:80]!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,19 @@ def mirrored_files(folder: Path, out: Path) -> dict[Path, Path]:
         if file.resolve() == target.resolve():
             raise ConfigError(f"--out {out} would overwrite {file}; choose another folder")
     return files
+
+
+def make_out(folder: Path, out: Path) -> None:
+    """Make a folder in which a command writes, `out` or one below it, before any work is done.
+
+    *Raises*: ConfigError naming --out where the system does not let it be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
 
 
 def side_file(shard: Path, suffix: str) -> Path:

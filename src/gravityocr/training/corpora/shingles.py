@@ -69,6 +69,19 @@ class Features:
     spell: Callable[[int], str]
 
 
+@dataclass(frozen=True)
+class WholeForm:
+    """A target as a whole: two spellings of one target have the same `text`, which is empty where it says nothing.
+
+    `n_words` counts the words of two characters or more, `n_symbols` the characters of scripts without blanks, or the
+    tokens of a formula: of short targets they tell how much it means that two are the same.
+    """
+
+    text: str
+    n_words: int
+    n_symbols: int
+
+
 # Features ------------------------------------------------------------------------------------------
 
 
@@ -104,6 +117,34 @@ def formula_features(latex: str, config: ShingleConfig) -> Features:
     n = config.formula_tokens
     unique, first = np.unique(_shingles(_word_hashes(tokens), n), return_index=True)
     return Features(unique, lambda place: " ".join(tokens[first[place] : first[place] + n]))
+
+
+# Whole targets -------------------------------------------------------------------------------------
+
+
+def whole_text(text: str) -> WholeForm:
+    """Return the words of a text.
+
+    >>> whole_text("The **Fast** Fox, 2") == whole_text("the fast fox 2")
+    True
+    """
+    words, characters = _words(text)
+    return WholeForm(
+        " ".join([*words, characters]).strip(), sum(len(word) > 1 for word in words), len(characters)
+    )
+
+
+def whole_table(html: str) -> WholeForm:
+    """Return the words of a table, cell by cell."""
+    cells = [whole_text(text) for text in cell_texts(html)]
+    n_words, n_symbols = sum(cell.n_words for cell in cells), sum(cell.n_symbols for cell in cells)
+    return WholeForm("|".join(cell.text for cell in cells).strip("|"), n_words, n_symbols)
+
+
+def whole_formula(latex: str) -> WholeForm:
+    """Return the tokens of a formula."""
+    tokens = formula_tokens(latex)
+    return WholeForm(" ".join(tokens), 0, len(tokens))
 
 
 def _words(text: str) -> tuple[list[str], str]:

@@ -16,19 +16,29 @@ Every image is a document of its own.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from gravityocr.errors import InputError
-from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, Unit
-from gravityocr.training.corpora.published_files import json_lines, line_slices, published_picture, read_published
+from gravityocr.training.corpora.conversion import ConversionConfig, Found, OtherSplit, Skipped, Unit
+from gravityocr.training.corpora.published_files import (
+    json_lines,
+    line_slices,
+    published_picture,
+    read_published,
+    text_field,
+)
 from gravityocr.training.corpora.region_shards import LabelledRegion
 from gravityocr.training.corpora.table_markup import annotated_table
 
 PARTS = ("fintabnet", "marketing", "pubtabnet", "sparse")
 LIST = "synthetic_data.jsonl"
+
+# What a member of a zip that is broken, encrypted or packed by an unknown method raises.
+_MEMBER_ERRORS = (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 class SynthTabNet:
@@ -40,7 +50,7 @@ class SynthTabNet:
         self.config = config
 
     def units(self, root: Path) -> list[Unit]:
-        """List the slices of the parts that are there.
+        """List the slices of the parts that are there; a broken part is one slice, which fails when it is read.
 
         *Raises*: InputError where there is none.
         """
@@ -48,16 +58,18 @@ class SynthTabNet:
         for part in PARTS:
             place = next((place for place in (root / part, root / f"{part}.zip") if place.exists()), None)
             if place is not None:
-                with _Part(place, part) as files:
-                    slices = line_slices(files.size(LIST))
+                slices = _slices(place, part)
                 units += [Unit(f"{part}-{number:04d}", (place,), f"{part}:{one}") for number, one in enumerate(slices)]
         if not units:
             wanted = f"{', '.join(PARTS)} as folders with {LIST} and images/, or as zip files"
             raise InputError(f"{root} is not SynthTabNet: it must hold one or more of {wanted}")
         return units
 
-    def regions(self, unit: Unit) -> Iterator[LabelledRegion | Skipped]:
-        """Yield the tables of a slice."""
+    def regions(self, unit: Unit) -> Iterator[Found]:
+        """Yield the tables of a slice.
+
+        *Raises*: InputError where the part is broken.
+        """
         part, _, place = unit.part.partition(":")
         with _Part(unit.files[0], part) as files, files.open(LIST) as stream:
             for line in json_lines(stream, f"{part}/{LIST}", place, _without_last_comma):
@@ -65,13 +77,15 @@ class SynthTabNet:
                     yield line
                     continue
                 where, row = line
-                split, name = str(row.get("split")), PurePosixPath(str(row.get("filename"))).name
-                if self.config.split == "train" and split != "train":
-                    continue
                 try:
+                    split, name = text_field(row, "split"), PurePosixPath(text_field(row, "filename")).name
+                    where = f"{where}, {name[:200]}"
+                    if self.config.split == "train" and split != "train":
+                        yield OtherSplit()
+                        continue
                     yield self._region(files, part, f"images/{split}/{name}", row)
                 except InputError as error:
-                    yield Skipped(f"{where}, {name}", str(error))
+                    yield Skipped(where, str(error))
 
     def _region(self, files: _Part, part: str, image: str, row: dict[str, object]) -> LabelledRegion:
         table = annotated_table(row.get("html"))
@@ -81,6 +95,14 @@ class SynthTabNet:
             f"{self.name}/{doc_id}/0/0", data, width_px, height_px, "table",
             table.html(self.config.table_head), self.name, doc_id,
         )  # fmt: skip
+
+
+def _slices(place: Path, part: str) -> list[str]:
+    try:
+        with _Part(place, part) as files:
+            return line_slices(files.size(LIST))
+    except InputError:
+        return line_slices(0)
 
 
 class _Part(ExitStack):
@@ -106,22 +128,33 @@ class _Part(ExitStack):
             raise InputError(f"{self.place} holds no {name}; download that part of SynthTabNet again") from error
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file; the place in it can be set."""
-        if self.archive is not None:
-            return cast("BinaryIO", self.archive.open(f"{self.part}/{name}"))
-        return (self.place / name).open("rb")
+        """Open a file; the place in it can be set.
+
+        *Raises*: InputError where it is missing or broken.
+        """
+        try:
+            if self.archive is not None:
+                return cast("BinaryIO", self.archive.open(f"{self.part}/{name}"))
+            return (self.place / name).open("rb")
+        except KeyError as error:
+            raise InputError(f"{self.place} holds no {name}; download that part of SynthTabNet again") from error
+        except _MEMBER_ERRORS as error:
+            what = f"{self.place}: {name} cannot be read ({error})"
+            raise InputError(f"{what}; download that part of SynthTabNet again") from error
 
     def read(self, name: str) -> bytes:
         """Read a file.
 
-        *Raises*: InputError where it is missing.
+        *Raises*: InputError where it is missing or broken.
         """
         if self.archive is None:
             return read_published(self.place / name)
         try:
             return self.archive.read(f"{self.part}/{name}")
         except KeyError as error:
-            raise InputError(f"missing file: {name}") from error
+            raise InputError(f"missing file: {name[:200]}") from error
+        except _MEMBER_ERRORS as error:
+            raise InputError(f"broken file in {self.place.name}: {error}") from error
 
 
 def _without_last_comma(line: str) -> str:

@@ -45,16 +45,16 @@ def read_objects(annotation: bytes) -> list[MarkedObject]:
         raise InputError("unreadable annotation: it declares entities")
     try:
         root = ElementTree.fromstring(annotation)
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # an encoding that is unknown or is none
         raise InputError(f"unreadable annotation: {error}") from error
     objects = []
     for item in root.iter("object"):
         edges = [item.findtext(f"bndbox/{name}", "") for name in ("xmin", "ymin", "xmax", "ymax")]
         try:
-            x0, y0, x1, y1 = (float(edge) for edge in edges)
+            box = _bbox(edges)
         except ValueError as error:
             raise InputError(f"unreadable box: {' '.join(edges)[:60]}") from error
-        objects.append(MarkedObject(item.findtext("name", "").strip(), (x0, y0, x1, y1)))
+        objects.append(MarkedObject(item.findtext("name", "").strip(), box))
     return objects
 
 
@@ -67,13 +67,15 @@ def read_words(words: bytes) -> list[PlacedWord]:
         entries = json.loads(words)
         keys = [tuple(int(entry.get(name, 0)) for name in ("block_num", "line_num", "span_num")) for entry in entries]
         placed = [PlacedWord(str(entry["text"]), _bbox(entry["bbox"])) for entry in entries]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"unreadable words: {type(error).__name__} {error}") from error
     return [word for _, word in sorted(zip(keys, placed, strict=True), key=lambda pair: pair[0])]
 
 
-def _bbox(edges: Sequence[float]) -> Bbox:
+def _bbox(edges: Sequence[float | str]) -> Bbox:
     x0, y0, x1, y1 = (float(edge) for edge in edges)
+    if not all(map(math.isfinite, (x0, y0, x1, y1))):
+        raise ValueError("a box without end")
     return x0, y0, x1, y1
 
 

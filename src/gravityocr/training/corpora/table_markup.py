@@ -102,7 +102,7 @@ def tokens_markup(tokens: Sequence[str]) -> str:
         elif name == "br":
             parts.append(" ")
         elif name not in _DROPPED:
-            raise InputError(f"unknown tag in a cell: {token}")
+            raise InputError(f"unknown tag in a cell: {token[:40]}")
     text = " ".join(_whole("".join(parts)).split())
     if not _is_balanced(text):
         text = _ANY_MARK.sub("", text)
@@ -153,7 +153,7 @@ def _check_token(token: Token) -> None:
 
 def _span(token: Token, name: str) -> int:
     value = dict(token.attributes).get(name, "1")
-    if not value.isdecimal() or not 1 <= int(value) <= MOST_PLACES:
+    if not value.isdecimal() or len(value) > len(str(MOST_PLACES)) or not 1 <= int(value) <= MOST_PLACES:
         raise InputError(f"unreadable span: {name} {value[:40]!r}")
     return int(value)
 

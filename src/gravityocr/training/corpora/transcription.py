@@ -20,7 +20,7 @@ from gravityocr.errors import InputError
 from gravityocr.model.prompt import TASK_PROMPTS
 from gravityocr.training.corpora.chat_servers import ChatServers, TranscriptionConfig, TranscriptStatus
 from gravityocr.training.corpora.region_shards import LabelledRegion, RegionFile, write_regions
-from gravityocr.training.corpora.shard_outputs import mirrored_files, side_file, write_json
+from gravityocr.training.corpora.shard_outputs import make_out, mirrored_files, side_file, write_json
 from gravityocr.training.corpora.transcript_journal import TranscriptJournal
 
 JOURNAL_SUFFIX = ".transcripts.jsonl"
@@ -80,9 +80,10 @@ def transcribe_regions(
     `tell` is called after each region and each shard. A shard that cannot be read is reported, and the others go on.
 
     *Raises*: InputError where there is no region file, or no server is left; ConfigError where `out` and the folder
-    lie within one another.
+    lie within one another, or nothing can be written to `out`.
     """
     files = mirrored_files(folder, out)
+    make_out(out, out)
     report = asyncio.run(_Run(files, config, tell).transcribe(api_key))
     write_json(out / REPORT_NAME, report)
     return report

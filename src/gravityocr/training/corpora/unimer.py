@@ -41,7 +41,7 @@ class UniMer:
         file = folder / "train.txt"
         if not file.is_file() or not (folder / "images").is_dir():
             raise InputError(f"{root} is no UniMER-1M: it should hold UniMER-1M/images/ and UniMER-1M/train.txt")
-        with file.open(encoding="utf-8", newline="\n") as lines:
+        with file.open("rb") as lines:
             n_lines = sum(1 for _ in lines)
         starts = range(0, n_lines, UNIT_LINES)
         return [Unit(f"train-{number:05d}", (file,), str(start)) for number, start in enumerate(starts)]
@@ -50,9 +50,14 @@ class UniMer:
         """Yield the formulas of a slice, with their LaTeX as the data set writes it, blanks folded."""
         file, start = unit.files[0], int(unit.part)
         # only line feeds part formulas: other breaks that Python knows may stand inside one
-        with file.open(encoding="utf-8", newline="\n") as lines:
+        with file.open("rb") as lines:
             for number, line in enumerate(islice(lines, start, start + UNIT_LINES), start):
-                yield self._region(file.parent / "images" / f"{number:07d}.png", " ".join(line.split()))
+                try:
+                    latex = " ".join(line.decode("utf-8").split())
+                except UnicodeDecodeError as error:
+                    yield Skipped(f"{file.name}, line {number + 1}", f"no UTF-8 text: {error.reason}")
+                    continue
+                yield self._region(file.parent / "images" / f"{number:07d}.png", latex)
 
     def _region(self, image: Path, latex: str) -> LabelledRegion | Skipped:
         if not latex:

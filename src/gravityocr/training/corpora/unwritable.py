@@ -31,13 +31,17 @@ def unwritable(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> str | Non
     written = tokenizer.decode(list(ids))
     if written == text:
         return None
-    lacking = [one for one in dict.fromkeys(text) if tokenizer.decode(tokenizer.encode(one, False).ids) != one]
+    lacking = [one for one in dict.fromkeys(text) if _written(tokenizer, one) != one]
     if lacking:
         shown = ", ".join(_shown(one) for one in lacking[:_MOST_SHOWN])
         return shown + (f" and {len(lacking) - _MOST_SHOWN} more" if len(lacking) > _MOST_SHOWN else "")
     pairs = zip(text, written, strict=False)
     at = next((number for number, (one, other) in enumerate(pairs) if one != other), min(len(text), len(written)))
     return f"what begins with {text[at : at + _CONTEXT_CHARS]!r} at character {at}"
+
+
+def _written(tokenizer: Tokenizer, text: str) -> str:
+    return tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def _shown(character: str) -> str:

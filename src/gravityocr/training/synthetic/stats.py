@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from gravityocr.errors import InputError
+from gravityocr.training.corpora.captions import LINE_PX, caption_lines, draw_caption
 from gravityocr.training.nano import MARKUP_TOKENS
 from gravityocr.training.synthetic.charset import CHARSET
 from gravityocr.training.synthetic.latex_vocabulary import MERGED_LATEX_TOKENS
@@ -24,7 +25,7 @@ _KNOWN = frozenset(CHARSET) | frozenset(MARKUP_TOKENS)
 # Shards hold single tokens; they are merged when they are drawn.
 _SINGLE_MARKUP = frozenset(MARKUP_TOKENS).difference(MERGED_TAGS, MERGED_LATEX_TOKENS)
 _SHEET_PX = 1600
-_CAPTION_CHARS = 230
+_CAPTION_LINES = 20
 
 
 @dataclass
@@ -122,12 +123,10 @@ def _tile(sample: RenderedSample) -> Image.Image:
     draw = ImageDraw.Draw(picture)
     for x, y in sample.centers_px[np.isfinite(sample.centers_px).all(axis=1)] * scale:
         draw.ellipse((x - 1, y - 1, x + 1, y + 1), fill="red")
-    target = sample.target.replace("\n", "⏎")
-    lines = [target[at : at + _CAPTION_CHARS] for at in range(0, max(1, len(target)), _CAPTION_CHARS)]
-    tile = Image.new("RGB", (_SHEET_PX - 8, picture.height + 14 * len(lines) + 8), "white")
+    lines = caption_lines(sample.target, _SHEET_PX - 8, _CAPTION_LINES)
+    tile = Image.new("RGB", (_SHEET_PX - 8, picture.height + LINE_PX * len(lines) + 8), "white")
     tile.paste(picture, (0, 0))
     ImageDraw.Draw(tile).rectangle((0, 0, picture.width - 1, picture.height - 1), outline="#cccccc")
     for number, line in enumerate(lines):
-        place = (0, picture.height + 2 + 14 * number)
-        ImageDraw.Draw(tile).text(place, line, fill="blue", font=ImageFont.load_default(11))
+        draw_caption(tile, (0, picture.height + 2 + LINE_PX * number), line, "blue")
     return tile

@@ -81,7 +81,7 @@ def test_what_must_go_goes_and_the_near_miss_stays(reason: str) -> None:
 
 
 def test_every_reason_has_a_case() -> None:
-    assert {*REASONS} - {*CASES} == {"foreign_script", "unset_by_tex"}
+    assert {*REASONS} - {*CASES} == {"foreign_script", "unset_by_tex", "unwritable"}
 
 
 def test_scripts_are_limited_on_demand() -> None:

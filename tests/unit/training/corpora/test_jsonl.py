@@ -52,8 +52,8 @@ def test_lines_become_regions(root: Path) -> None:
         root / "train.jsonl",
         [
             record(0), record(1, task="table", text=table, doc_id="book", page=4, note="ignored"), "",
-            record(2, task="formula", text="$$ x^2 $$"), record(2, text=None), {"image": "scans/p1.png", "task": "text"},
-            record(0, doc_id=17),
+            record(2, task="formula", text="$$ x^2 $$"), record(2, text=None),
+            {"image": "scans/p1.png", "task": "text"}, record(0, doc_id=17),
         ],
     )  # fmt: skip
     (unit,) = JsonLines(ConversionConfig()).units(root)

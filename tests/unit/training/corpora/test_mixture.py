@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.training.corpora.mixture import (
     FATES,
+    MissingTasksError,
     MixtureConfig,
     RegionIndex,
     SplitConfig,
@@ -104,11 +105,18 @@ def test_shortfalls_shrink_the_others_or_are_kept() -> None:
     assert mixture_counts(few, KEEP) == {"text": 600, "table": 20, "formula": 200}
     assert mixture_counts(few, MixtureConfig(table=0.0)) == {"text": 600, "table": 0, "formula": 200}
     none = {"text": 600, "table": 0, "formula": 500}
-    with pytest.raises(InputError, match=r"no table region is left .* mixture\.table=0"):
+    with pytest.raises(InputError, match=r"no table region is left for its share of 0\.2; .* --set mixture\.table=0$"):
         mixture_counts(none, MixtureConfig())
     assert mixture_counts(none, KEEP) == {"text": 600, "table": 0, "formula": 200}
-    with pytest.raises(InputError, match="no text region"):
+    with pytest.raises(InputError, match="no text and no table and no formula region .* nothing else is left"):
         mixture_counts({"text": 0, "table": 0, "formula": 0}, KEEP)
+    with pytest.raises(MissingTasksError, match=r"no table and no formula region .* shares of 0\.2 and 0\.2") as told:
+        mixture_counts({"text": 600}, MixtureConfig())
+    assert told.value.tasks == ("table", "formula")
+    assert told.value.settings == ("mixture.table=0", "mixture.formula=0")
+    with pytest.raises(MissingTasksError) as told:  # all that is there has no share yet
+        mixture_counts({"table": 9}, MixtureConfig(1.0, 0.0, 0.0))
+    assert told.value.settings == ("mixture.text=0", "mixture.table=1")
     with pytest.raises(ConfigError, match="all shares are 0"):
         MixtureConfig(0.0, 0.0, 0.0)
 

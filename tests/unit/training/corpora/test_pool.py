@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from gravityocr.cli import app
-from gravityocr.errors import ConfigError, InputError
+from gravityocr.errors import CheckpointError, ConfigError, InputError
 from gravityocr.training.corpora import pool, pool_index
+from gravityocr.training.corpora.filters import FilterConfig
 from gravityocr.training.corpora.mixture import MixtureConfig, SplitConfig
 from gravityocr.training.corpora.pool import PoolConfig, build_pool
 from gravityocr.training.corpora.region_shards import (
@@ -166,21 +169,84 @@ def test_a_killed_run_goes_on_and_gives_the_same_pool(
 def test_a_finished_pool_is_not_overwritten_unasked(inputs: Path, tmp_path: Path) -> None:
     build_pool([inputs], tmp_path, CONFIG)
     before = contents(tmp_path)
-    with pytest.raises(ConfigError, match=r"holds a finished pool.*--overwrite"):
-        build_pool([inputs], tmp_path, CONFIG)
+    other = replace(CONFIG, seed=3)
+    with pytest.raises(ConfigError, match=r"holds a finished pool of other inputs or settings.*--overwrite"):
+        build_pool([inputs], tmp_path, other)
+    with pytest.raises(ConfigError, match="holds a finished pool of other"):
+        build_pool([inputs / "part-0.regions.parquet"], tmp_path, CONFIG)
     assert contents(tmp_path) == before
     (tmp_path / "mine.txt").write_text("keep")
     build_pool([inputs], tmp_path, PoolConfig(seed=3, shard_regions=200), overwrite=True)
     assert len(region_files(tmp_path / "train")) == 1 and (tmp_path / "mine.txt").read_text() == "keep"
 
 
-def test_an_unfinished_pool_of_other_settings_is_refused(inputs: Path, tmp_path: Path, monkeypatch) -> None:
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr(pool, "plan_pool", _raise)
+def test_the_same_call_again_finds_the_pool_there(inputs: Path, tmp_path: Path, monkeypatch) -> None:
+    report = build_pool([inputs], tmp_path, CONFIG)
+    before = contents(tmp_path)
+    (tmp_path / ".unfinished" / "index").mkdir(parents=True)  # of a run that was killed at its very end
+    monkeypatch.setattr(pool, "index_file", _raise)
+    lines: list[str] = []
+    assert build_pool([inputs], tmp_path, CONFIG, say=lines.append) == report
+    assert contents(tmp_path) == before and "there already" in lines[0]
+    assert not (tmp_path / ".unfinished").exists()
+    # Neither one that went through decontamination nor one that lost a shard is that pool.
+    told = tmp_path / "pool.json"
+    kept = told.read_text()
+    told.write_text(json.dumps({**report, "decontamination": {}}))
+    with pytest.raises(ConfigError, match="finished pool of other"):
         build_pool([inputs], tmp_path, CONFIG)
+    told.write_text(kept)
+    region_files(tmp_path / "train")[-1].unlink()
+    with pytest.raises(ConfigError, match=r"train lacks shards of the finished pool.*--overwrite"):
+        build_pool([inputs], tmp_path, CONFIG)
+
+
+def test_an_edited_input_makes_another_pool(tmp_path: Path) -> None:
+    file, config = tmp_path / "in" / "a.regions.parquet", replace(CONFIG, mixture=MixtureConfig(1.0, 0.0, 0.0))
+    write_regions(file, [make_region(0), make_region(1)])
+    build_pool([tmp_path / "in"], tmp_path / "p", config)
+    write_regions(file, [make_region(0), make_region(5)])
+    with pytest.raises(ConfigError, match="finished pool of other inputs"):
+        build_pool([tmp_path / "in"], tmp_path / "p", config)
+
+
+def interrupted(inputs: Path, out: Path, step: str, monkeypatch) -> None:
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(pool, step, _raise)
+        build_pool([inputs], out, CONFIG)
+
+
+def test_an_unfinished_pool_of_other_settings_is_refused_once_it_is_scattered(
+    inputs: Path, tmp_path: Path, monkeypatch
+) -> None:
+    interrupted(inputs, tmp_path, "_gather", monkeypatch)
     with pytest.raises(ConfigError, match="unfinished pool of other inputs or settings"):
         build_pool([inputs], tmp_path, PoolConfig(seed=5))
     build_pool([inputs], tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_filtered"),
+    [
+        ({"seed": 5}, 0),
+        ({"mixture": MixtureConfig(1.0, 0.0, 0.0)}, 0),
+        ({"filters": FilterConfig(check_repetition=False)}, N_FILES),
+        ({"checkpoint": "nano"}, N_FILES),
+    ],
+)
+def test_an_unfinished_pool_is_begun_anew_where_only_the_index_is_there(
+    inputs: Path, tmp_path: Path, monkeypatch, changes: dict, n_filtered: int
+) -> None:
+    interrupted(inputs, tmp_path / "p", "plan_pool", monkeypatch)
+    config = replace(CONFIG, **changes)
+    filtered = []
+    with monkeypatch.context() as patched:
+        judge = pool_index.removal_of
+        patched.setattr(pool_index, "removal_of", lambda *given: filtered.append(given) or judge(*given))
+        report = build_pool([inputs], tmp_path / "p", config)
+    assert len(filtered) == n_filtered * (N_REGIONS + 2)
+    assert report == build_pool([inputs], tmp_path / "q", config)
+    assert contents(tmp_path / "p") == contents(tmp_path / "q")
 
 
 def _raise(*_):
@@ -207,10 +273,71 @@ def test_a_broken_input_is_named(inputs: Path, tmp_path: Path) -> None:
         build_pool([inputs, tmp_path / "in"], tmp_path / "p", CONFIG)
 
 
-def test_nothing_left_is_told(tmp_path: Path) -> None:
-    write_regions(tmp_path / "in" / "a.regions.parquet", [make_region(0, target="", target_origin="pending")])
-    with pytest.raises(InputError, match="no text region is left"):
+def test_missing_tasks_are_told_before_anything_is_filtered(tmp_path: Path) -> None:
+    file = tmp_path / "in" / "a.regions.parquet"
+    write_regions(file, [make_region(0, target="", target_origin="pending")])
+    told = "no text and no table and no formula region is left .*pending are 1 text: gravityocr data transcribe .*data$"
+    with pytest.raises(InputError, match=told):
         build_pool([tmp_path / "in"], tmp_path / "p", CONFIG)
+    write_regions(file, [make_region(0)])
+    with pytest.raises(InputError, match=r"no table and no formula region .*\(the inputs hold none\)"):
+        build_pool([tmp_path / "in"], tmp_path / "p", CONFIG)
+    assert not (tmp_path / "p").exists()
+
+
+def test_tasks_that_the_filters_took_are_told_with_the_reasons(tmp_path: Path) -> None:
+    regions = [*(make_region(number) for number in range(8)), make_region(2, target="<table><tr></table>")]
+    broken = [replace(one, target="<table><tr></table>") if one.task == "table" else one for one in regions]
+    write_regions(tmp_path / "in" / "a.regions.parquet", broken)
+    with pytest.raises(InputError, match=r"no table region is left .*\(removed were 3 (broken|empty)_table\)"):
+        build_pool([tmp_path / "in"], tmp_path / "p", CONFIG)
+
+
+def test_tasks_that_the_validation_split_took_are_told(tmp_path: Path) -> None:
+    regions = [make_region(0, doc_id="a"), make_region(1, doc_id="a"), make_region(3, doc_id="b")]
+    mixture = MixtureConfig(1.0, 0.0, 1.0)
+    for seed in range(20):  # one of the two documents is held out
+        out = tmp_path / str(seed)
+        write_regions(tmp_path / "in" / "a.regions.parquet", [replace(one, source="s") for one in regions])
+        with pytest.raises(InputError, match=r"the validation split holds all there are: \d (text|formula); --set v"):
+            build_pool([tmp_path / "in"], out, replace(CONFIG, seed=seed, mixture=mixture))
+    free = replace(CONFIG, mixture=mixture, validation=SplitConfig(share=0.0))
+    assert build_pool([tmp_path / "in"], tmp_path / "0", free)["splits"]["train"]["n_regions"] == 2
+
+
+def test_the_command_line_of_the_message_works(tmp_path: Path) -> None:
+    write_regions(tmp_path / "my in" / "a.regions.parquet", [make_region(number) for number in (0, 1, 4, 5)])
+    arguments = ["data", "pool", str(tmp_path / "my in"), "--out", str(tmp_path / "p"), "--set", "seed=4"]
+    failed = CliRunner().invoke(app, arguments)
+    line = str(failed.exception).partition(", which is: ")[2]
+    done = CliRunner().invoke(app, shlex.split(line)[1:])
+    assert done.exit_code == 0, done.exception
+    assert json.loads((tmp_path / "p" / "pool.json").read_text())["seed"] == 4
+    again = CliRunner().invoke(app, shlex.split(line)[1:])
+    assert again.exit_code == 0 and "there already" in again.stderr and again.stdout == done.stdout
+
+
+def test_targets_that_a_checkpoint_cannot_write_are_removed(tmp_path: Path) -> None:
+    odd = make_region(4, target="Line \u0e01 and \U0001f600 and \u0e01")
+    write_regions(tmp_path / "in" / "a.regions.parquet", [*(make_region(number) for number in range(4)), odd])
+    arguments = ["data", "pool", str(tmp_path / "in"), "--set", "validation.share=0", "--json", "--out"]
+    kept = json.loads(CliRunner().invoke(app, [*arguments, str(tmp_path / "a")]).stdout)
+    assert kept["stages"]["removed"] == 0 and kept["settings"]["checkpoint"] == "none"
+    done = json.loads(CliRunner().invoke(app, [*arguments, str(tmp_path / "b"), "--checkpoint", "nano"]).stdout)
+    assert done["removed_by_reason"] == {"unwritable": 1} and done["settings"]["checkpoint"] == "nano"
+    detail = "the tokenizer of nano lacks U+0E01 \u0e01, U+1F600 \U0001f600"
+    assert [example["detail"] for example in done["examples"]] == [detail]
+    missing = CliRunner().invoke(app, [*arguments, str(tmp_path / "c"), "--checkpoint", str(tmp_path / "none")])
+    assert isinstance(missing.exception, CheckpointError)
+
+
+def test_no_message_has_an_address(tmp_path: Path) -> None:
+    cut = make_region(4).image[:200]
+    bad = [make_region(4, image=b"no picture"), make_region(8, image=cut), make_region(12, image=b"")]
+    write_regions(tmp_path / "in" / "a.regions.parquet", [*(make_region(number) for number in range(4)), *bad])
+    report = build_pool([tmp_path / "in"], tmp_path / "p", replace(CONFIG, validation=SplitConfig(share=0.0)))
+    assert report["removed_by_reason"] == {"broken_picture": 3} and len(report["examples"]) == 3
+    assert "0x" not in json.dumps(report["examples"])
 
 
 def test_the_command_makes_a_pool_and_prints_its_report(inputs: Path, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def measured(pool: Path, prompts: PromptBuilder, config: StatsConfig):
 
 def test_figures_are_those_of_a_count_by_hand(pool: Path, prompts: PromptBuilder) -> None:
     # nano has cells of 16 x 16 px: 4 x 2, 10 x 3, 4 x 4 and 4 x 2 of them; its tokens are characters.
-    config = StatsConfig(block_size=8, row_tokens=230, response_cap_tokens=50)
+    config = StatsConfig(n_eos=8, row_tokens=230, response_cap_tokens=50)
     figures, report = measured(pool, prompts, config)
     around = {task: prompts.n_tokens(64, 32, task) - 8 for task in TASK_PROMPTS}
     prefix = [around["text"] + 8, around["text"] + 30, around["formula"] + 16, around["table"] + 8]
@@ -102,7 +102,22 @@ def test_the_text_tells_the_main_figures(pool: Path, prompts: PromptBuilder) -> 
     _, report = measured(pool, prompts, StatsConfig(response_cap_tokens=50))
     text = stats_text(report)
     assert text.startswith("4 regions of 3 documents and 4 pages in 2 files")
-    assert "origins: annotation 2, teacher 1, pending 1" in text and "1 over 50 response tokens" in text
+    assert "origins: annotation 2, teacher 1, pending 1" in text and "1 over 50 response tokens with fill" in text
+    assert "all: 4 regions (100.0 %); 1 pending: cost without their responses" in text
+    assert "text: 2 regions (50.0 %)\n" in text and "table: 1 regions (25.0 %); 1 pending" in text
+    # What the abbreviations mean is said.
+    assert "p0 the smallest, p50 the median" in text and "cost_tokens = prefix + 3 x (response + 32)" in text
+    assert "prefix: prompt" in text and "clean: the response and the 32 EOS tokens" in text and "read twice" in text
+
+
+def test_the_cost_follows_the_noise_of_a_recipe(pool: Path, prompts: PromptBuilder) -> None:
+    figures, report = measured(pool, prompts, StatsConfig(n_eos=1, n_corrupt=1, response_cap_tokens=60))
+    prefix, response, cost = (figures.of(f"{name}_tokens") for name in ("prefix", "response", "cost"))
+    assert cost.tolist() == (prefix + 2 * (response + 1)).tolist()
+    assert report["stream_tokens"]["corrupt"] == report["stream_tokens"]["clean"] == 73 + 4
+    assert report["n_over_response_cap"] == 1  # of 60 tokens, and its EOS, as packing counts
+    text = stats_text(report)
+    assert "cost_tokens = prefix + 2 x (response + 1)" in text and "read once\ncost" in text
 
 
 def test_plots_and_a_sheet_are_drawn(pool: Path, prompts: PromptBuilder, tmp_path: Path) -> None:
@@ -137,7 +152,7 @@ def test_the_command_reports_regions_and_shards_side_by_side(pool: Path, tmp_pat
     assert [*only_regions] == ["regions"] and only_regions["regions"]["n_regions"] == 4
     sheet = tmp_path / "sheet.png"
     both = json.loads(run(str(pool), str(tmp_path), "--json", "--sheet", str(sheet), "--block-size", "4").stdout)
-    assert both["n_shards"] == 1 and both["regions"]["block_size"] == 4 and sheet.stat().st_size > 1000
+    assert both["n_shards"] == 1 and both["regions"]["eos_tokens"] == 4 and sheet.stat().st_size > 1000
     assert "1 shards" in run(str(tmp_path)).stdout and "4 regions" in run(str(pool)).stdout
     one_file = run(str(pool / "train" / "pool-00000.regions.parquet"), "--json")
     assert json.loads(one_file.stdout)["regions"]["n_regions"] == 3
@@ -149,6 +164,21 @@ def test_the_command_names_what_it_cannot_read(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.shard.npz", [])
     plots = run(str(tmp_path), "--plots", str(tmp_path))
     assert isinstance(plots.exception, ConfigError) and "--plots" in str(plots.exception)
+
+
+def test_a_recipe_gives_base_blocks_limits_and_pool(pool: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    lines = ["[train]", 'base = "nano"', "[packing]", "row_tokens = 900", "response_cap_tokens = 61", "[data]",
+             f"pool = '{pool}'", "[noise]", "block_size = 7", 'mask_schedule = "all"']  # fmt: skip
+    recipe.write_text("\n".join(lines) + "\n")
+    told = json.loads(run("--config", str(recipe), "--json").stdout)["regions"]
+    limits = ("n_regions", "eos_tokens", "corrupt_streams", "row_tokens", "response_cap_tokens", "checkpoint")
+    assert [told[name] for name in limits] == [4, 7, 1, 900, 61, "nano"] and told["n_over_response_cap"] == 1
+    train = str(pool / "train")
+    typed = json.loads(run(train, "--config", str(recipe), "--block-size", "9", "--json").stdout)["regions"]
+    assert [typed[name] for name in limits[:4]] == [3, 9, 1, 900]
+    (tmp_path / "bad.toml").write_text("[trian]\n")
+    assert isinstance(run("--config", str(tmp_path / "bad.toml")).exception, ConfigError)
 
 
 def test_without_a_folder_the_samples_of_the_package_are_counted() -> None:
