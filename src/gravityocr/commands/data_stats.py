@@ -149,5 +149,5 @@ def _as_text(report: dict[str, Any]) -> str:
     unknown = report["unknown_tokens"]
     lines.append(f"unknown tokens: {', '.join(f'{token!r} {count}' for token, count in unknown.items()) or 'none'}")
     lines.append(f"unused commands: {' '.join(report['unused_commands']) or 'none'}")
-    lines.append("p0 p5 p25 p50 p75 p95 p100: percentiles; a cell is 16 x 16 px; a place: it is known where the token is")
+    lines.append("p0 p5 p25 p50 p75 p95 p100: percentiles; a cell is 16 x 16 px; placed tokens know where they stand")
     return "\n".join(lines)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
-from gravityocr.errors import CheckpointError
+from gravityocr.errors import CheckpointError, ConfigError
 from gravityocr.model.checkpoint_files import read_bytes, read_json, write_json
 
+_MASK_TEXT = re.compile(r"<[^<>\s]*mask[^<>\s]*>|\[[^\[\]\s]*mask[^\[\]\s]*\]", re.IGNORECASE)
 _ENTRY = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 
 
@@ -26,8 +28,11 @@ class MaskToken:
 def choose_mask_token(path: Path, text: str, vocab_size: int) -> MaskToken:
     """Find the mask token's id in a folder's tokenizer, or the first id above all that it uses.
 
-    *Raises*: CheckpointError for a tokenizer that is broken, uses ids outside the table, or ends with a gap there.
+    *Raises*: ConfigError for a text that documents may hold, since it would be read as the mask there; CheckpointError
+    for a tokenizer that is broken, uses ids outside the table, or ends with a gap there.
     """
+    if not _MASK_TEXT.fullmatch(text):
+        raise ConfigError(f"the mask token {text!r} may occur in texts; name it like <|mask|> or [MASK]")
     vocabulary = _load(path / "tokenizer.json").get_vocab()
     highest = max(vocabulary.values(), default=-1)
     if highest >= vocab_size:

@@ -35,14 +35,22 @@ def read_figures(file: Path) -> dict[str, float | str]:
     *Raises*: InputError for anything else.
     """
     try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
+        raw = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_number)
+        found = dict(_flatten(file, "", raw)) if isinstance(raw, dict) else {}
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
     except OSError as error:
         raise InputError(f"{file} cannot be read ({error.strerror}); give a JSON file") from error
+    except RecursionError as error:
+        raise InputError(f"{file} is nested too deeply; give an object of names and figures") from error
     except ValueError as error:
         raise InputError(f"{file} is not valid JSON: {error}") from error
-    if not isinstance(raw, dict) or not raw:
+    if not found:
         raise InputError(f"{file} must hold an object of names and figures")
-    return dict(_flatten(file, "", raw))
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no figure")
 
 
 def _flatten(file: Path, prefix: str, raw: Mapping[str, Any]) -> list[tuple[str, float | str]]:
@@ -51,7 +59,7 @@ def _flatten(file: Path, prefix: str, raw: Mapping[str, Any]) -> list[tuple[str,
         if isinstance(value, dict):
             found += _flatten(file, f"{prefix}{name}.", value)
         elif isinstance(value, (int, float, str)) and not isinstance(value, bool):
-            found.append((f"{prefix}{name}", value))
+            found.append((" ".join(f"{prefix}{name}".replace("|", "/").split()), value))
         else:
             raise InputError(f"{file}: {prefix}{name} is {value!r}; figures are numbers or texts")
     return found

@@ -28,6 +28,7 @@ from gravityocr.model import conversion
 from gravityocr.model.checkpoint import MASK_TOKEN, load_checkpoint
 from gravityocr.model.conversion import ConversionConfig, convert_checkpoint
 from gravityocr.model.mask_row import draw_embedding
+from gravityocr.model.mask_token import choose_mask_token
 
 SETTINGS = ConversionConfig()
 
@@ -316,3 +317,9 @@ def test_a_tokenizer_with_gaps(tmp_path: Path) -> None:
 def test_settings_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ConversionConfig(**wrong)
+
+
+@pytest.mark.parametrize("text", ["a", "<|user|>", "mask", "", "<| mask |>", "the <|mask|>"])
+def test_a_mask_token_that_texts_may_hold_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="may occur in texts"):
+        choose_mask_token(tmp_path, text, 100)

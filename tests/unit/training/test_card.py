@@ -257,3 +257,19 @@ def test_a_folder_that_is_no_run(run: Path, tmp_path: Path) -> None:
 )
 def test_what_counts_as_figures(text: str, has: bool) -> None:
     assert card_has_figures(text) is has
+
+
+@pytest.mark.parametrize(
+    "content", ['{"a": ' * 5000 + "1" + "}" * 5000, '{"a": NaN}', '{"a": Infinity}', '{"\\ud800": 1}', "[]", "{}"]
+)
+def test_figures_that_are_none_are_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "figures.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match="figures.json"):
+        read_figures(file)
+
+
+def test_names_of_figures_cannot_break_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    file.write_text('{"a|b\\n## Figures": 1.5}', encoding="utf-8")
+    assert read_figures(file) == {"a/b ## Figures": 1.5}

@@ -166,17 +166,16 @@ class BenchmarkIndex:
                 yield Match("document", self._documents[key], 1.0, 1, key, True)
                 break
         if target:
-            same = self._same(task, target)
-            if same is not None:
-                yield same
+            is_short = True
             for criterion in _CRITERIA[task]:
-                if same is not None and criterion == same.criterion:
-                    continue
                 features = _FEATURES[criterion](target, self.config.shingles)
+                is_short &= len(features.hashes) < self.config.limits(criterion)[1]
                 common = self._indexes[criterion].common(features)
                 if len(common.places):
                     match = self._match(criterion, features, common)
                     yield from () if match is None else (match,)
+            same = self._same(task, target) if is_short else None  # a copy of a short item is as short
+            yield from () if same is None else (same,)
 
     def _same(self, task: Task, target: str) -> Match | None:
         """Return the match with an item that is the same as a target from end to end."""
@@ -184,13 +183,9 @@ class BenchmarkIndex:
         item = self._whole.get((task, _key(form))) if form.text and self.config.is_telling(form) else None
         return None if item is None else Match(task, item, 1.0, form.n_words + form.n_symbols, form.text, True)
 
-    def _covered(
-        self, named: Sequence[tuple[str, BenchmarkItem]], forms: Sequence[WholeForm]
-    ) -> dict[Task, Coverage]:
+    def _covered(self, named: Sequence[tuple[str, BenchmarkItem]], forms: Sequence[WholeForm]) -> dict[Task, Coverage]:
         """Count the items by how they can be compared; of an item in two forms (HTML and LaTeX) the better one."""
-        sizes = {
-            criterion: iter(index.sizes.tolist()) for criterion, index in self._indexes.items()
-        }  # in the order of the items
+        sizes = {criterion: iter(index.sizes.tolist()) for criterion, index in self._indexes.items()}
         ranks: dict[tuple[Task, str], int] = {}
         for (name, item), form in zip(named, forms, strict=True):
             counts = [(next(sizes[one]), self.config.limits(one)[1]) for one in _CRITERIA[item.task]]

@@ -14,13 +14,9 @@ from typer.testing import CliRunner
 
 from gravityocr.commands.data_decontaminate import decontaminate as command
 from gravityocr.errors import ConfigError, InputError
+from gravityocr.training.corpora.benchmark_index import BenchmarkIndex, DecontaminationConfig
 from gravityocr.training.corpora.benchmark_items import Benchmark, BenchmarkItem, document_keys, read_benchmark
-from gravityocr.training.corpora.decontamination import (
-    BenchmarkIndex,
-    DecontaminationConfig,
-    decontaminate,
-    summary,
-)
+from gravityocr.training.corpora.decontamination import decontaminate, summary
 from gravityocr.training.corpora.region_shards import LabelledRegion, RegionFile, write_regions
 
 SYLLABLES = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru", "sa", "te", "vi", "zo", "ka"]
@@ -140,6 +136,66 @@ def test_documents(index: BenchmarkIndex, doc_id: str, goes: bool) -> None:
     assert ("document" in removals(index, "text", "", doc_id)) == goes
 
 
+SHORT = (
+    BenchmarkItem("s#0", "text", "The quick brown fox jumps over the lazy dog tonight"),
+    BenchmarkItem("s#1", "text", "Results and discussion"),
+    BenchmarkItem("s#2", "text", "深度学习综述"),
+    BenchmarkItem("s#3", "text", " - ! "),
+    BenchmarkItem("s#4", "text", prose(1)),
+    BenchmarkItem("s#5", "formula", "E=mc^2"),
+    BenchmarkItem("s#6", "formula", "x=1"),
+    BenchmarkItem("s#7", "table", table([["Group", "Alpha"], ["Beta", "Gamma"]])),
+    BenchmarkItem("s#8", "table", "no table at all"),
+    BenchmarkItem("s#9", "table", table([["a", "b"]])),
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "target", "item"),
+    [
+        ("text", "# THE quick brown\nfox jumps over the lazy-dog tonight.", None),
+        ("text", "# THE quick brown\nfox jumps over the lazy dog **tonight**.", "s#0"),
+        ("text", "The quick brown fox jumps over the lazy dog", None),
+        ("text", "The quick brown fox jumps over the lazy dog tonight and", None),
+        ("text", "Results and discussion", None), ("text", "深度 学习综述", "s#2"), ("text", "深度学习", None),
+        ("formula", r"\( E = m c^{2} \)", "s#5"), ("formula", "E=mc^3", None), ("formula", "x=1", None),
+        ("table", table([["<b>GROUP</b>", "Alpha"], ["Beta", "gamma"]]), "s#7"),
+        ("table", table([["Group", "Alpha"], ["Gamma", "Beta"]]), None), ("table", table([["a", "b"]]), None),
+        ("table", "no table at all", None), ("text", "E=mc^2", None), ("text", "-!", None),
+    ],
+)  # fmt: skip
+def test_short_items_go_only_where_all_is_the_same(task, target: str, item: str | None) -> None:
+    index = BenchmarkIndex([Benchmark(Path("b"), SHORT, (), "")], DecontaminationConfig())
+    assert removals(index, task, target) == ({task: item} if item else {})
+
+
+def test_how_long_an_identical_target_must_be_can_be_set() -> None:
+    config = DecontaminationConfig(min_exact_words=3, min_exact_symbols=3)
+    index = BenchmarkIndex([Benchmark(Path("b"), SHORT, (), "")], config)
+    assert removals(index, "text", "Results and discussion") == {"text": "s#1"}
+    assert removals(index, "formula", "$x = 1$") == {"formula": "s#6"}
+    strict = DecontaminationConfig(min_exact_words=100, min_exact_symbols=100)
+    assert removals(BenchmarkIndex([Benchmark(Path("b"), SHORT, (), "")], strict), "text", SHORT[0].text) == {}
+
+
+def test_items_that_are_never_or_only_wholly_compared_are_counted() -> None:
+    index = BenchmarkIndex([Benchmark(Path("b"), SHORT, (), "")], DecontaminationConfig())
+    told = {task: (n.n_items, n.n_short, n.n_trivial, n.n_unusable) for task, n in index.coverage.items()}
+    assert told == {"text": (5, 3, 1, 1), "table": (3, 2, 1, 1), "formula": (2, 2, 1, 0)}
+    assert index.coverage["text"].least == "11 words" and index.is_useful
+    junk = Benchmark(Path("b"), (SHORT[3], SHORT[8], SHORT[6]), (), "")
+    assert not BenchmarkIndex([junk], DecontaminationConfig()).is_useful
+    assert BenchmarkIndex([Benchmark(Path("b"), (SHORT[3],), DOC_IDS, "")], DecontaminationConfig()).is_useful
+
+
+def test_a_table_that_comes_as_html_and_latex_is_one(index: BenchmarkIndex) -> None:
+    html = table([["Group", "Alpha"], ["Beta", "Gamma"]])
+    items = (BenchmarkItem("t", "table", html), BenchmarkItem("t", "table", r"\begin{tabular}a & b\end{tabular}"))
+    coverage = BenchmarkIndex([Benchmark(Path("b"), items, (), "")], DecontaminationConfig()).coverage["table"]
+    assert (coverage.n_items, coverage.n_short, coverage.n_unusable) == (1, 1, 0)
+    assert index.coverage["table"].n_short == 1  # of two, one of which has many cells
+
+
 def test_names_that_are_no_ones_alone() -> None:
     assert document_keys("00012345.png", 8) == frozenset() and document_keys("page_12.png", 8) == frozenset()
     assert document_keys("a" * 64, 8) and document_keys("AAL_2004_page_12.pdf", 8) == {"aal_2004_page_12", "aal_2004"}
@@ -210,6 +266,7 @@ def test_the_command_removes_tells_and_keeps(tmp_path: Path) -> None:
     file = write_benchmark(tmp_path)
     done = run(tmp_path / "pool", "--benchmark", file, "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0, done.output
+    assert "2 of 4 texts are shorter than the 11 words compared: only identical ones are removed" in done.stderr
     report = json.loads(done.stdout)
     assert [(row["region_id"], row["criterion"]) for row in report["removed"]] == [
         ("src/0", "text"), ("src/1", "table"), ("src/2", "formula"), ("src/3", "document"),
@@ -233,6 +290,23 @@ def test_the_command_removes_tells_and_keeps(tmp_path: Path) -> None:
     assert all(again[key] == report[key] for key in report if key != "shards")
     shown = run(tmp_path / "pool", "--benchmark", file, "--out", tmp_path / "out")
     assert "4 of 320 regions removed" in shown.stdout and "src/5" in shown.stdout
+
+
+def test_the_command_tells_of_what_it_cannot_compare(tmp_path: Path) -> None:
+    write_pool(tmp_path / "pool")
+    file = tmp_path / "junk.jsonl"
+    file.write_text(json.dumps({"id": 1, "task": "table", "text": "none"}), encoding="utf-8")
+    done = run(tmp_path / "pool", "--benchmark", file, "--out", tmp_path / "out")
+    assert isinstance(done.exception, InputError) and "nothing can be compared" in str(done.exception)
+    assert "1 of 1 tables are not usable" in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_an_out_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
+    write_pool(tmp_path / "pool")
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        done = run(tmp_path / "pool", "--benchmark", write_benchmark(tmp_path), "--out", out)
+        assert isinstance(done.exception, ConfigError) and f"--out {out} cannot be written" in str(done.exception)
 
 
 def statuses(folder: Path, out: Path, index: BenchmarkIndex) -> list[str]:
