@@ -146,8 +146,17 @@ def test_an_existing_mask_token_is_adopted_with_its_rows(tmp_path: Path) -> None
 
 def test_another_token_of_the_tokenizer_may_be_the_mask(tmp_path: Path) -> None:
     source = base_checkpoint(tmp_path / "base")
-    report = convert_checkpoint(source, tmp_path / "out", ConversionConfig(mask_token="<|video|>"))
-    assert report.origin == "existing token" and report.mask_token == "<|video|>"
+    edit_json(source / "tokenizer.json", lambda raw: _rename(raw, "<|video|>", "[MASK]"))
+    report = convert_checkpoint(source, tmp_path / "out", ConversionConfig(mask_token="[MASK]"))
+    assert report.origin == "existing token" and report.mask_token == "[MASK]"
+
+
+def _rename(raw: dict[str, Any], old: str, new: str) -> None:
+    for entry in raw["added_tokens"]:
+        entry["content"] = new if entry["content"] == old else entry["content"]
+    vocabulary = raw["model"]["vocab"]
+    if old in vocabulary:
+        vocabulary[new] = vocabulary.pop(old)
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
