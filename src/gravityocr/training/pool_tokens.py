@@ -39,6 +39,9 @@ def pool_files(name: str, split: str) -> list[Path]:
     if (pool_folder(name) / UNFINISHED).exists():
         raise InputError(f"data.pool {name!r} is not finished; run gravityocr data pool again, it goes on")
     folder = pool_folder(name) / split
+    if split == "validation" and not folder.is_dir() and folder.with_name("train").is_dir():
+        remedy = "make it again with validation.share above 0, out of more than one document"
+        raise InputError(f"data.pool {name!r} holds no document out for validation; {remedy}")
     if not folder.is_dir():
         raise InputError(f"data.pool {name!r}: no folder {folder}; make the pool with gravityocr data pool")
     return region_files(folder)

@@ -155,6 +155,8 @@ def build_pool(
     index, notes = read_index([job.out for job in jobs])
     plan = _planned(index, notes, config)
     say(f"{len(plan.train)} regions to train on, {len(plan.validation)} for validation")
+    if not len(plan.validation):
+        say("warning: no document is held out, so train cannot validate on this pool; raise validation.share")
     buckets = _buckets(index, plan, config)
     scatter = [*_scatter_jobs(files, work, index, plan, buckets, config)]
     for number, _ in enumerate(_spread(_scatter, scatter, processes)):
@@ -178,6 +180,9 @@ def _input_files(inputs: Sequence[Path], out: Path) -> list[Path]:
     inside = [file for file in files if out.resolve() in file.parents]
     if inside:
         raise ConfigError(f"--out {out} holds the input {inside[0]}; choose another folder for the pool")
+    around = [folder for folder in inputs if folder.is_dir() and folder.resolve() in out.resolve().parents]
+    if around:
+        raise ConfigError(f"--out {out} lies in the input {around[0]} and would be read as one; choose another folder")
     return files
 
 

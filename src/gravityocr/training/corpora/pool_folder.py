@@ -84,6 +84,7 @@ def prepare_folder(out: Path, stamp: PoolStamp, *, overwrite: bool) -> Path:
     """
     work = out / UNFINISHED
     if overwrite:
+        _refuse_strangers(out)
         for name in (*SPLITS, UNFINISHED):
             shutil.rmtree(out / name, ignore_errors=True)
         (out / REPORT).unlink(missing_ok=True)
@@ -109,6 +110,18 @@ def prepare_folder(out: Path, stamp: PoolStamp, *, overwrite: bool) -> Path:
         raise ConfigError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
     write_json(note, asdict(stamp))
     return work
+
+
+def _refuse_strangers(out: Path) -> None:
+    """Check that nothing but region files would be overwritten.
+
+    *Raises*: ConfigError naming what no pool holds.
+    """
+    parts = (SUFFIX, f"{SUFFIX}.part")
+    for split in SPLITS:
+        strangers = [one for one in (out / split).rglob("*") if not one.is_dir() and not one.name.endswith(parts)]
+        if strangers:
+            raise ConfigError(f"{strangers[0]} is no part of a pool; remove it yourself, or choose another --out")
 
 
 def _read_json(file: Path) -> dict[str, Any]:

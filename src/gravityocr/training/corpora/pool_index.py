@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gravityocr.errors import InputError
 from gravityocr.training.corpora.filters import (
     FilterConfig,
     Removal,
@@ -117,14 +120,21 @@ def _after_tex(
         yield row, region, removal if removal is not None else next(rejects)
 
 
+def _read_part(file: Path) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    try:
+        with np.load(file) as content:
+            return json.loads(content["notes"].tobytes()), content["numbers"], content["keys"]
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{file} of the unfinished pool is broken ({error}); remove it and run again") from error
+
+
 def read_index(files: Sequence[Path]) -> tuple[RegionIndex, IndexNotes]:
     """Return the indices of all input files as one, and their counts; sources are numbered by name."""
     notes = IndexNotes()
     parts: list[tuple[list[str], np.ndarray, np.ndarray]] = []
     for file in files:
-        with np.load(file) as content:
-            record = json.loads(content["notes"].tobytes())
-            parts.append((record["sources"], content["numbers"], content["keys"]))
+        record, numbers, keys = _read_part(file)
+        parts.append((record["sources"], numbers, keys))
         notes.read.update({(row[0], row[1], row[2]): row[3] for row in record["read"]})
         notes.removed.update({(row[0], row[1], row[2], row[3]): row[4] for row in record["removed"]})
         notes.examples += record["examples"]

@@ -217,11 +217,17 @@ def test_bytes_that_are_no_picture_are_never_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "gpu1:8000", "ftp://a/v1", "http://", "http://a:port", "http://u:p@a", "http://[a"]
-)
+    "url",
+    [
+        "", "gpu1:8000", "ftp://a/v1", "http://", "http://a:port", "http://u:p@a", "http://[a", "http://a b/",
+        "http://a/v 1", "http://a\tb/", "http://a\u3000b/", "http://a\x00b/",
+    ],
+)  # fmt: skip
 def test_an_address_that_is_none(url) -> None:
     with pytest.raises(ConfigError, match="--server"):
         completions_url(url)
+    with pytest.raises(ConfigError, match="--server"):  # before anything is read or asked
+        TranscriptionConfig("m", ("http://good", url))
 
 
 def test_settings_that_cannot_be() -> None:

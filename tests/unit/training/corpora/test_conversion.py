@@ -15,6 +15,8 @@ from tests.table_corpora import picture, sample, write_pubtabnet
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.training.corpora.conversion import (
     ConversionConfig,
+    Found,
+    OtherSplit,
     Skipped,
     Unit,
     convert_source,
@@ -26,7 +28,10 @@ from gravityocr.training.corpora.region_shards import LabelledRegion, RegionFile
 
 @dataclass
 class Lines:
-    """Reads a folder of text files: `skip` in a line skips it, `fail` breaks the file, `bug` is a fault of ours."""
+    """Reads a folder of text files, a region a word but for these: `skip` skips it, `fail` breaks the file, `bug`,
+    `deep` and `type` are faults of ours, `other` is of another split, `far` stands on a page beyond all counting,
+    `half` becomes half a surrogate pair.
+    """
 
     name: str = "lines"
     made: list[str] = field(default_factory=list)
@@ -34,19 +39,22 @@ class Lines:
     def units(self, root: Path) -> list[Unit]:
         return [Unit(file.stem, (file,)) for file in sorted(root.glob("*.txt"))]
 
-    def regions(self, unit: Unit) -> Iterator[LabelledRegion | Skipped]:
+    def regions(self, unit: Unit) -> Iterator[Found]:
         self.made.append(unit.name)
         for number, line in enumerate(unit.files[0].read_text().split()):
             if line == "skip":
                 yield Skipped(f"{unit.name}, line {number}", f"unwanted: {number}")
             elif line == "fail":
                 raise InputError("this file is broken; get it again")
-            elif line == "bug":
-                raise ZeroDivisionError
+            elif line in ("bug", "deep", "type"):
+                raise {"bug": ZeroDivisionError, "deep": RecursionError, "type": TypeError}[line]("oh")
+            elif line == "other":
+                yield OtherSplit()
             else:
                 yield LabelledRegion(
-                    f"lines/{unit.name}/0/{number}", picture(), 40, 24, "text", line, "lines", unit.name
-                )
+                    f"lines/{unit.name}/0/{number}", picture(), 40, 24, "text", "\ud800" if line == "half" else line,
+                    "lines", unit.name, 10**12 if line == "far" else 0,
+                )  # fmt: skip
 
 
 @pytest.fixture
@@ -125,11 +133,53 @@ def test_a_unit_that_fails_anew_leaves_no_old_shard(root: Path, tmp_path: Path) 
     assert not (tmp_path / "out" / "lines" / "b.regions.parquet").exists()
 
 
-def test_a_fault_of_the_program_is_no_fault_of_the_data(root: Path, tmp_path: Path) -> None:
-    (root / "b.txt").write_text("four bug")
-    with pytest.raises(ZeroDivisionError):
-        convert(root, tmp_path / "out")
-    assert not (tmp_path / "out" / "lines" / "b.regions.parquet").exists()
+@pytest.mark.parametrize(
+    ("line", "kind", "processes"),
+    [("bug", "ZeroDivision", 1), ("deep", "Recursion", 1), ("type", "Type", 1), ("bug", "ZeroDivision", 2)],
+)
+def test_a_fault_of_the_program_is_told_as_such_and_stops_no_other_unit(
+    root: Path, tmp_path: Path, line: str, kind: str, processes: int
+) -> None:
+    (root / "b.txt").write_text(f"four {line}")
+    _, reports = convert(root, tmp_path / "out", processes=processes)
+    by_unit = {report.unit: report for report in reports}
+    assert [by_unit[name].status for name in "abc"] == ["made", "failed", "made"]
+    said = by_unit["b"].error or ""
+    assert said.startswith(f"internal error: {kind}Error: oh (test_conversion.py, line ") and "report it" in said
+    assert not (tmp_path / "out" / "lines" / "b.regions.parquet").exists() and by_unit["b"].n_regions == 0
+
+
+def test_regions_that_no_file_can_hold_are_skipped_by_name(root: Path, tmp_path: Path) -> None:
+    (root / "b.txt").write_text("four far half five")
+    report = {report.unit: report for report in convert(root, tmp_path / "out")[1]}["b"]
+    assert (report.status, report.n_regions, report.reasons) == ("made", 2, {"unstorable region": 2})
+    assert [item.where for item in report.skipped] == ["b.txt, lines/b/0/1", "b.txt, lines/b/0/2"]
+
+
+def test_samples_of_other_splits_are_counted(root: Path, tmp_path: Path) -> None:
+    (root / "b.txt").write_text("other four other")
+    out = tmp_path / "out"
+    counts = {report.unit: report.n_other_splits for report in convert(root, out)[1]}
+    assert counts == {"a": 0, "b": 2, "c": 0}
+    assert {report.unit: report.n_other_splits for report in convert(root, out)[1]} == counts  # kept
+
+
+def test_a_report_of_a_run_that_did_not_count_other_splits_is_kept(root: Path, tmp_path: Path) -> None:
+    convert(root, tmp_path / "out")
+    note = tmp_path / "out" / "lines" / "a.report.json"
+    note.write_text(json.dumps({k: v for k, v in json.loads(note.read_text()).items() if k != "n_other_splits"}))
+    assert convert(root, tmp_path / "out")[0].made == []
+
+
+def test_names_that_are_no_text_stay_readable_in_reports(root: Path, tmp_path: Path) -> None:
+    @dataclass
+    class Odd(Lines):
+        def regions(self, unit: Unit) -> Iterator[Found]:
+            yield Skipped("a\udcff.txt", "odd: \ud800")
+
+    config = ConversionConfig()
+    made = list(convert_source(Odd(), root, tmp_path / "out", config))
+    assert made[0].n_skipped == 1 and read_report(tmp_path / "out" / "lines" / "a.report.json") == made[0]
 
 
 def test_a_limit_ends_a_unit(root: Path, tmp_path: Path) -> None:
@@ -165,7 +215,8 @@ def test_broken_reports_and_wrong_settings_are_told(root: Path, tmp_path: Path) 
         note.write_text(text)
         with pytest.raises(InputError, match=r"a\.report\.json.* delete it"):
             convert(root, tmp_path / "out")
-    for settings in ({"split": "val"}, {"limit": 0}, {"processes": 0}, {"dpi": 1}, {"table_head": "tr"}):
+    wrong = {"split": "val", "limit": 0, "processes": 0, "dpi": 1, "table_head": "tr", "layout": "no"}
+    for settings in ({name: value} for name, value in wrong.items()):
         with pytest.raises(ConfigError):
             ConversionConfig(**settings)
     with pytest.raises(ConfigError, match="cannot be written"):

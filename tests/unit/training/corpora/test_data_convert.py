@@ -43,8 +43,8 @@ def test_json_sums_up_and_a_second_run_keeps_all(tmp_path: Path) -> None:
     summary = json.loads(done.stdout)
     assert summary == {
         "source": "pubtabnet", "folder": str(tmp_path / "out" / "pubtabnet"), "n_units": 1, "n_made": 1, "n_kept": 0,
-        "n_failed": 0, "n_regions": 1, "n_skipped": 1, "tasks": {"table": 1}, "origins": {"annotation": 1},
-        "reasons": {"ragged rows": 1}, "failed": [],
+        "n_failed": 0, "n_regions": 1, "n_skipped": 1, "n_other_splits": 0, "tasks": {"table": 1},
+        "origins": {"annotation": 1}, "reasons": {"ragged rows": 1}, "failed": [],
     }  # fmt: skip
     assert "part-0000: made, 1 regions, 1 skipped (1 ragged rows)" in done.stderr
     again = run(*arguments)
@@ -61,3 +61,33 @@ def test_units_that_fail_end_in_exit_code_1(tmp_path: Path) -> None:
     summary = json.loads(done.stdout)
     assert summary["n_failed"] == summary["n_units"] > 0 and "EOFError" in summary["failed"][0]["error"]
     assert "train-00: failed: EOFError" in done.stderr
+
+
+def test_a_source_without_any_region_says_why(tmp_path: Path) -> None:
+    write_pubtabnet(tmp_path / "empty", [])
+    write_pubtabnet(tmp_path / "val", [sample("PMC1_000_00.png", split="val"), sample("PMC2_000_00.png", split="val")])
+    write_pubtabnet(tmp_path / "bad", [sample("PMC1_000_00.png", RAGGED)])
+    for name, told in {
+        "empty": "lists no sample", "val": "all 2 samples are of other splits; take them with --split all",
+        "bad": "the reasons above say why",
+    }.items():  # fmt: skip
+        done = run("pubtabnet", tmp_path / name, "--out", tmp_path / "out" / name)
+        assert done.exit_code == 1 and told in done.stderr
+    assert "part-0000: kept, 0 regions, 0 skipped, 2 of other splits" in (
+        run("pubtabnet", tmp_path / "val", "--out", tmp_path / "out" / "val").stderr
+    )
+    done = run("pubtabnet", tmp_path / "val", "--out", tmp_path / "out" / "all", "--split", "all", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["n_regions"] == 2
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_wrong_usage_is_told_for_every_source(tmp_path: Path, source: str) -> None:
+    done = run(source, tmp_path, "--out", tmp_path / "out", "--layout", "nope")
+    assert isinstance(done.exception, ConfigError) and "--layout 'nope' is unknown" in str(done.exception)
+
+
+def test_an_out_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
+    write_pubtabnet(tmp_path / "in", [sample("PMC1_000_00.png")])
+    out = tmp_path / "in" / "PubTabNet_2.0.0.jsonl"
+    done = run("pubtabnet", tmp_path / "in", "--out", out)
+    assert isinstance(done.exception, ConfigError) and f"--out {out} cannot be written" in str(done.exception)

@@ -14,7 +14,7 @@ from tests.unit.training.corpora.page_fixtures import WORDS, encoded, taken, tex
 from gravityocr.errors import InputError
 from gravityocr.training.corpora import docgenome
 from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, convert_source
-from gravityocr.training.corpora.docgenome import DocGenome, latex_of_equation
+from gravityocr.training.corpora.docgenome import READING, DocGenome, latex_of_equation
 
 NUMBERED = "\\begin{equation}\nL=-\\sum_{i=1}^{N}\\log p(y_{i}), % the loss\n\\label{loss}\n\\end{equation}"
 LATEX = r"L=-\sum_{i=1}^{N}\log p(y_{i}),"
@@ -173,3 +173,21 @@ def test_units_are_archives_and_slices_of_papers(tmp_path: Path, monkeypatch: py
 )
 def test_latex_is_taken_where_its_print_is_certain(source: str, latex: str | None) -> None:
     assert latex_of_equation(source) == latex
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        "[" * 100_000, '[{"category": ' + "9" * 5000 + "}]", "\\xff",
+        json.dumps([block([0, 0, 10, 10**400]), block([0, 0, float("nan"), 5])]),
+    ],
+)  # fmt: skip
+def test_odd_annotations_leave_the_pages_to_the_teacher(tmp_path: Path, blocks: str) -> None:
+    files = paper([encoded(text_page(1))], []) | {READING: blocks.encode("latin-1")}
+    files |= {"page_99999999999.jpg": b"far"}
+    write_archive(tmp_path / "docgenome-train-000.tar.gz", [("cs.AI/2101.00001", files)])
+    converter = DocGenome(ConversionConfig(layout="none"))
+    (unit,) = converter.units(tmp_path)
+    regions, skipped = taken(converter, unit)
+    assert [region.target_origin for region in regions] == ["pending"]
+    assert "pages beyond" in [item.reason.split(" 1000")[0] for item in skipped]

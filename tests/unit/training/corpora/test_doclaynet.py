@@ -14,7 +14,7 @@ from gravityocr.errors import InputError
 from gravityocr.pipeline.crops import cut
 from gravityocr.pipeline.source import SourceConfig, iter_pages
 from gravityocr.training.corpora import doclaynet
-from gravityocr.training.corpora.conversion import ConversionConfig
+from gravityocr.training.corpora.conversion import ConversionConfig, convert_source
 from gravityocr.training.corpora.doclaynet import DocLayNet, coco_images
 
 
@@ -90,7 +90,7 @@ def test_images_are_read_in_pieces(
     ("text", "word"),
     [
         (coco([coco_image(0), coco_image(1)])[:500], "breaks off"),
-        ('{"images": [{"id": 1}, 7]}', "no record"),
+        ('{"images": [{"id": 1}, ' + "[" * 100_000, "nested without end"),
         ('{"images": [{"id": 1} x]}', "breaks off"),
         ('{"annotations": []}', "no list 'images'"),
         ("", "no list 'images'"),
@@ -101,3 +101,25 @@ def test_broken_lists_are_named(tmp_path: Path, text: str, word: str) -> None:
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=f"train.json.*{word}"):
         [*coco_images(file)]
+
+
+def test_a_broken_list_fails_alone_and_an_odd_record_is_skipped(root: Path, tmp_path: Path) -> None:
+    odd = '{"images": [7, {"file_name": [1]}, {"file_name": "\\ud800.png"}, {"page_no": ' + "9" * 5000 + "}]}"
+    (root / "COCO" / "val.json").write_text(odd, encoding="utf-8")
+    listed = (root / "COCO" / "train.json").read_bytes()
+    (root / "COCO" / "train.json").write_bytes(listed[:900])
+    config = ConversionConfig(split="all")
+    train, val = convert_source(DocLayNet(config), root, tmp_path / "out", config)
+    assert (train.status, val.status) == ("failed", "made") and "train.json breaks off" in str(train.error)
+    assert [item.where for item in val.skipped] == [f"val.json, image {n}" for n in range(4)]
+    assert val.reasons == {"no record of an image": 1, "no name of a page": 2, "missing file": 1}
+
+
+def test_names_that_are_no_utf_8_and_pages_beyond_counting_are_skipped(root: Path, tmp_path: Path) -> None:
+    images = [coco_image(0, doc_name="NAME"), coco_image(1, page_no=10**15)]
+    text = coco(images).encode().replace(b"NAME", b"\xff")
+    (root / "COCO" / "train.json").write_bytes(text)
+    config = ConversionConfig(layout="none")
+    (report,) = convert_source(DocLayNet(config), root, tmp_path / "out", config)
+    assert report.status == "made" and report.n_regions == 0
+    assert report.reasons == {"unstorable region": 2}

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.training.corpora.page_fixtures import blank_page, encoded, taken, text_page
 
 from gravityocr.errors import InputError
-from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, convert_source
+from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, Unit, convert_source
 from gravityocr.training.corpora.docmatix import Docmatix
 
 pa = pytest.importorskip("pyarrow")
@@ -87,3 +87,10 @@ def test_a_file_of_another_configuration_is_refused(tmp_path: Path) -> None:
     converter = Docmatix(ConversionConfig(layout="none"))
     with pytest.raises(InputError, match="configuration 'images'"):
         taken(converter, converter.units(tmp_path)[0])
+
+
+def test_values_of_other_kinds_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"images": ["x"], "texts": "ab"}, {"images": 7, "texts": [5]}, {"images": [{"bytes": "text"}], "texts": 1}]
+    monkeypatch.setattr("gravityocr.training.corpora.docmatix._rows", lambda file: iter(rows))
+    regions, skipped = taken(Docmatix(ConversionConfig(layout="none")), Unit("train", (tmp_path / "train.parquet",)))
+    assert regions == [] and [item.reason for item in skipped] == ["page without bytes"] * 3

@@ -111,3 +111,22 @@ def test_the_split_decides(tmp_path: Path) -> None:
 def test_another_folder_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must hold FinTabNet_1\.0\.0_cell_train\.jsonl and pdf/"):
         FinTabNet(ConversionConfig()).units(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"filename": 5}, "unreadable filename"), ({"filename": "A/2003/page_99999999999.pdf"}, "unreadable name"),
+        ({"filename": f"{'A' * 500}/2003/page_1.pdf"}, "missing file"),
+        ({"filename": "A\0/2003/page_1.pdf"}, "missing file"),
+        ({"filename": "A\ud800/2003/page_1.pdf"}, "missing file"),
+        ({"bbox": [float("nan"), 1, 2, 3]}, "unreadable box"), ({"bbox": [1, 2, 3, 10**400]}, "unreadable box"),
+        ({"bbox": [1, 2, 3, float("inf")]}, "unreadable box"), ({"bbox": {"a": 1}}, "unreadable box"),
+        ({"table_id": [[1]]}, "unreadable table_id"), ({"table_id": "\ud800"}, "unstorable region"),
+    ],
+)  # fmt: skip
+def test_odd_values_are_one_skipped_sample(tmp_path: Path, changes, reason: str) -> None:
+    write_page(tmp_path / "pdf" / "A" / "2003" / "page_26.pdf")
+    write_lines(tmp_path / "FinTabNet_1.0.0_cell_train.jsonl", [table(**changes), table(number=2)])
+    (report,), regions = convert(tmp_path, tmp_path / "out")
+    assert (report.status, len(regions), report.reasons) == ("made", 1, {reason: 1})

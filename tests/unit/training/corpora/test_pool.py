@@ -25,6 +25,7 @@ from gravityocr.training.corpora.region_shards import (
     region_files,
     write_regions,
 )
+from gravityocr.training.pool_tokens import pool_files
 
 N_FILES, N_REGIONS = 4, 60
 CONFIG = PoolConfig(shard_regions=10, bucket_mb=1, buffer_mb=1, validation=SplitConfig(n_pages=20, share=0.2))
@@ -367,3 +368,30 @@ def test_lost_parts_of_an_unfinished_pool_are_told(inputs: Path, tmp_path: Path,
     next((tmp_path / ".unfinished" / "scatter").rglob("*.scattered")).unlink()
     with pytest.raises(InputError, match=r"lacks regions of the unfinished pool.*--overwrite"):
         build_pool([inputs], tmp_path, CONFIG)
+
+
+def test_nothing_but_a_pool_is_overwritten(tmp_path: Path) -> None:
+    write_regions(tmp_path / "in.regions.parquet", map(make_region, range(30)))
+    photos = tmp_path / "out" / "train" / "photos.txt"
+    photos.parent.mkdir(parents=True)
+    photos.write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"photos\.txt is no part of a pool; remove it yourself"):
+        build_pool([tmp_path / "in.regions.parquet"], tmp_path / "out", PoolConfig(), overwrite=True)
+    assert photos.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_pool_inside_of_its_input_is_refused(tmp_path: Path) -> None:
+    write_regions(tmp_path / "in" / "a.regions.parquet", map(make_region, range(30)))
+    with pytest.raises(ConfigError, match="lies in the input"):
+        build_pool([tmp_path / "in"], tmp_path / "in" / "out", PoolConfig())
+    assert not (tmp_path / "in" / "out").exists()
+
+
+def test_a_pool_without_validation_says_so(tmp_path: Path) -> None:
+    write_regions(tmp_path / "in.regions.parquet", map(make_region, range(30)))
+    said: list[str] = []
+    config = PoolConfig(validation=SplitConfig(share=0.0))
+    build_pool([tmp_path / "in.regions.parquet"], tmp_path / "out", config, say=said.append)
+    assert any("no document is held out" in line for line in said)
+    with pytest.raises(InputError, match=r"holds no document out for validation"):
+        pool_files(str(tmp_path / "out"), "validation")

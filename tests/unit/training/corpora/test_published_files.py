@@ -21,6 +21,7 @@ from gravityocr.training.corpora.published_files import (
     published_picture,
     read_published,
     tar_files,
+    text_field,
 )
 
 
@@ -38,12 +39,14 @@ def test_slices_give_every_line_once(monkeypatch, slice_bytes: int) -> None:
 
 
 def test_lines_that_are_no_objects_are_told() -> None:
-    data = b'{"a": 1}\nnonsense\n[1]\n\xff\n{"b": [2, ]}\n'
+    data = b'{"a": 1}\nnonsense\n[1]\n\xff\n{"b": [2, ]}\n' + b"[" * 100_000 + b'\n{"c": ' + b"9" * 5000 + b"}\n"
     lines = [*json_lines(io.BytesIO(data), "list", f"0-{len(data)}", lambda line: line.replace(", ]", "]"))]
     assert lines == [
         ("list, byte 0", {"a": 1}),
         *(Skipped(f"list, byte {at}", "no JSON object") for at in (9, 18, 22)),
         ("list, byte 24", {"b": [2]}),
+        Skipped("list, byte 37", "no JSON object"),
+        Skipped("list, byte 100038", "no JSON object"),
     ]
 
 
@@ -94,3 +97,17 @@ def test_broken_pictures_and_missing_files_are_refused(tmp_path: Path) -> None:
         published_picture(picture()[:60])
     with pytest.raises(InputError, match=r"^missing file: a\.png"):
         read_published(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("name", ["a\0.png", "a\ud800.png", "a" * 5000, "missing.png"])
+def test_names_that_no_file_has_are_missing_files(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="^missing file: ") as caught:
+        read_published(tmp_path / name)
+    assert len(str(caught.value)) < 500
+
+
+def test_fields_that_must_be_texts() -> None:
+    assert text_field({"a": "b"}, "a") == "b"
+    for row, told in (({}, "none"), ({"a": 5}, "a int"), ({"a": [[["b"]]]}, "a list")):
+        with pytest.raises(InputError, match=f"unreadable a: {told}"):
+            text_field(row, "a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.table_corpora import RAGGED, SPANS_HTML, picture, put, sample, write_pubtabnet
+from tests.table_corpora import RAGGED, SPANS_HTML, picture, put, sample, write_lines, write_pubtabnet
 
 from gravityocr.errors import InputError
 from gravityocr.training.corpora.conversion import ConversionConfig, convert_source
@@ -72,3 +72,30 @@ def test_a_lost_shard_alone_is_made_again(tmp_path: Path, monkeypatch) -> None:
 def test_another_folder_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must hold PubTabNet_2\.0\.0\.jsonl"):
         PubTabNet(ConversionConfig()).units(tmp_path)
+
+
+def test_one_bad_line_is_one_skipped_sample(tmp_path: Path) -> None:
+    good, far, wide = (sample(f"PMC{n}_000_00.png") for n in (1, 2, 3))
+    far["filename"] = "PMC2_99999999999_00.png"
+    spans = ["<tr>", "<td", f' colspan="{"9" * 5000}"', ">", "</td>", "</tr>"]
+    wide["html"] = {"structure": {"tokens": spans}, "cells": [{"tokens": ["a"]}]}
+    odd = {**sample("PMC4_000_00.png"), "filename": [[["PMC4_000_00.png"]]]}
+    write_pubtabnet(tmp_path / "in", [good])
+    lines = [far, wide, odd, "[" * 100_000, '{"filename": ' + "9" * 5000 + "}", sample("PMC5_\ud800.png"), good]
+    write_lines(tmp_path / "in" / "PubTabNet_2.0.0.jsonl", lines)
+    with (tmp_path / "in" / "PubTabNet_2.0.0.jsonl").open("ab") as stream:
+        stream.write(b'{"filename": "\xff"}\n')
+    put(tmp_path / "in" / "train" / far["filename"], picture())
+    (report,), regions = convert(tmp_path / "in", tmp_path / "out")
+    assert report.status == "made" and [one.doc_id for one in regions] == ["PMC1"]
+    assert report.reasons == {
+        "unreadable name": 2, "unreadable span": 1, "unreadable filename": 1, "no JSON object": 3,
+    }  # fmt: skip
+    assert all(item.where.startswith("PubTabNet_2.0.0.jsonl, byte ") for item in report.skipped)
+
+
+def test_lines_of_other_splits_are_counted(tmp_path: Path) -> None:
+    lines = [sample("PMC1_000_00.png"), sample("PMC2_000_00.png", split="val"), sample("PMC3_000_00.png", split="val")]
+    write_pubtabnet(tmp_path / "in", lines)
+    assert [r.n_other_splits for r in convert(tmp_path / "in", tmp_path / "train")[0]] == [2]
+    assert [r.n_other_splits for r in convert(tmp_path / "in", tmp_path / "all", split="all")[0]] == [0]

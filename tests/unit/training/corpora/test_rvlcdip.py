@@ -81,3 +81,13 @@ def test_shards_that_are_there_are_kept(root: Path, tmp_path: Path) -> None:
     reports = [*convert_source(converter, root, tmp_path / "out", config)]
     assert [(report.unit, report.n_regions) for report in reports] == [("train-00000", 2), ("val-00000", 1)]
     assert [report.status for report in convert_source(converter, root, tmp_path / "out", config)] == ["kept"] * 2
+
+
+def test_lines_that_are_no_utf_8_or_name_no_file_are_skipped(root: Path) -> None:
+    (root / "labels" / "train.txt").write_bytes(b"a/\xff.tif 3\r\na/b\0.tif 3\r\n" + PAGES[0].encode() + b" 3\r\n")
+    converter = RvlCdip(ConversionConfig(layout="none"))
+    (unit,) = converter.units(root)
+    regions, skipped = taken(converter, unit)
+    assert len(regions) == 1 and [(item.where, item.reason.split(":")[0]) for item in skipped] == [
+        ("train.txt, line 1", "no UTF-8 text"), ("train.txt, line 2", "missing file"),
+    ]  # fmt: skip

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.training.corpora.shard_outputs import mirrored_files, read_side_json, side_file, write_json
+from gravityocr.training.corpora.shard_outputs import (
+    make_out,
+    mirrored_files,
+    read_side_json,
+    side_file,
+    write_json,
+)
 
 
 def make(*files: Path) -> None:
@@ -43,3 +49,19 @@ def test_json_beside_shards(tmp_path: Path) -> None:
     for broken in ("{", "[1]", "[" * 100_000):
         file.write_text(broken, encoding="utf-8")
         assert read_side_json(file) is None
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_work(tmp_path: Path, monkeypatch) -> None:
+    make_out(tmp_path / "new" / "below", tmp_path / "new")
+    assert [*(tmp_path / "new" / "below").iterdir()] == []
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match=r"--out .*file cannot be written .*choose another folder"):
+            make_out(folder, tmp_path / "file")
+
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(ConfigError, match="Permission denied"):
+        make_out(tmp_path / "new", tmp_path / "new")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,41 @@ def test_missing_images_are_named(tmp_path: Path, packed: bool) -> None:
 
 
 def test_what_is_not_there_or_broken_is_told(tmp_path: Path) -> None:
-    (tmp_path / "marketing.zip").write_bytes(b"PK nothing")
-    with pytest.raises(InputError, match=r"marketing\.zip is broken"):
-        SynthTabNet(ConversionConfig()).units(tmp_path)
-    (tmp_path / "marketing.zip").unlink()
     with pytest.raises(InputError, match="must hold one or more of fintabnet, marketing"):
         SynthTabNet(ConversionConfig()).units(tmp_path)
+
+
+def test_a_broken_part_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "marketing.zip").write_bytes(b"PK nothing")
     (tmp_path / "sparse").mkdir()
-    with pytest.raises(InputError, match=r"holds no synthetic_data\.jsonl"):
-        SynthTabNet(ConversionConfig()).units(tmp_path)
+    write_synthtabnet(tmp_path, "fintabnet", LINES[:1], packed=True)
+    with zipfile.ZipFile(tmp_path / "pubtabnet.zip", "w") as archive:
+        archive.writestr("pubtabnet/readme", "nothing else")
+    reports, (region,) = convert(tmp_path, tmp_path / "out")
+    assert [(report.unit, report.status) for report in reports] == [
+        ("fintabnet-0000", "made"), ("marketing-0000", "failed"), ("pubtabnet-0000", "failed"),
+        ("sparse-0000", "failed"),
+    ]  # fmt: skip
+    assert region.doc_id.startswith("fintabnet")
+    for report, told in zip(reports[1:], ("is broken", "holds no synth", "synthetic_data.jsonl"), strict=True):
+        assert report.error is not None and told in report.error and "download that part" in report.error
+
+
+def test_a_broken_member_of_a_zip_is_one_sample(tmp_path: Path) -> None:
+    write_synthtabnet(tmp_path, "sparse", [sample(f"image_{n}.png") for n in range(3)], packed=True)
+    file = tmp_path / "sparse.zip"
+    with zipfile.ZipFile(file) as archive:
+        member = archive.getinfo("sparse/images/train/image_1.png")
+    data = bytearray(file.read_bytes())
+    start = member.header_offset + 30 + len(member.filename)
+    data[start + 20 : start + 30] = bytes(10)
+    file.write_bytes(data)
+    (report,), regions = convert(tmp_path, tmp_path / "out")
+    assert [one.doc_id for one in regions] == ["sparse_image_0", "sparse_image_2"]
+    assert report.reasons == {"broken file in sparse.zip": 1} and report.skipped[0].where.endswith("image_1.png")
+
+
+def test_samples_of_other_splits_are_counted(tmp_path: Path) -> None:
+    write_synthtabnet(tmp_path, "sparse", LINES)
+    (report,), _ = convert(tmp_path, tmp_path / "out")
+    assert (report.n_regions, report.n_skipped, report.n_other_splits) == (1, 1, 1)

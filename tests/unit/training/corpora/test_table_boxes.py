@@ -127,3 +127,26 @@ def test_spanning_cells_that_overlap_are_refused() -> None:
 def test_broken_annotations_are_refused(xml: bytes | None, words: bytes, reason: str) -> None:
     with pytest.raises(InputError, match=f"^{reason}"):
         table_of_boxes(read_objects(xml or boxes_of(ROWS).xml()), read_words(words))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"[" * 100_000, b'[{"text": "a", "bbox": [1, 2, 3, 4], "span_num": 1e999}]',
+        b'[{"text": "a", "bbox": [NaN, 2, 3, 4]}]', b'[{"text": "a", "bbox": [1' + b"0" * 400 + b", 2, 3, 4]}]",
+        b'[{"text": "a", "bbox": [1, 2, 3, 4], "span_num": ' + b"9" * 5000 + b"}]", b"\xff",
+    ],
+)  # fmt: skip
+def test_odd_words_are_refused(words: bytes) -> None:
+    with pytest.raises(InputError, match="^unreadable words"):
+        read_words(words)
+
+
+@pytest.mark.parametrize("edge", ["nan", "1e999", "", "x"])
+def test_odd_boxes_are_refused(edge: str) -> None:
+    xml = f"<a><object><name>table</name><bndbox><xmin>{edge}</xmin><ymin>0</ymin><xmax>1</xmax><ymax>1</ymax>"
+    with pytest.raises(InputError, match="^unreadable box"):
+        read_objects(f"{xml}</bndbox></object></a>".encode())
+    for head in ("<?xml version='1.0' encoding='nope'?>", "<?xml version='1.0' encoding='utf-32'?>"):
+        with pytest.raises(InputError, match="^unreadable annotation"):
+            read_objects(f"{head}<a/>".encode())

@@ -262,3 +262,23 @@ def test_the_command_fails_where_a_region_did(tmp_path: Path) -> None:
         assert "authorization" not in server.headers[0] and len(read_all(tmp_path / "out")) == 2
         shown = run(tmp_path / "in", *options, "--api-key", "sk-1")
         assert isinstance(shown.exception, ConfigError) and "sk-1" not in str(shown.exception)
+
+
+def test_wrong_usage_is_told_before_any_work(tmp_path: Path) -> None:
+    write(tmp_path / "in", n_shards=1, n=2)
+    (tmp_path / "file").write_text("")
+    said = ("--server", "http://127.0.0.1:9", "--model", "m")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        done = run(tmp_path / "in", "--out", out, *said)
+        assert isinstance(done.exception, ConfigError) and f"--out {out} cannot be written" in str(done.exception)
+    done = run(tmp_path / "in", "--out", tmp_path / "out", "--server", "http://a b/", "--model", "m")
+    assert isinstance(done.exception, ConfigError) and not (tmp_path / "out").exists()
+
+
+def test_a_shard_with_a_row_that_no_region_has_fails_alone(tmp_path: Path) -> None:
+    write(tmp_path / "in", n_shards=2, n=2)
+    write_regions(tmp_path / "in" / "src" / "0.regions.parquet", [region(0), region(1, width_px=0)])
+    with ChatDouble(lambda request, number: completion("read")) as server:
+        report = transcribe_regions(tmp_path / "in", tmp_path / "out", config(server.url))
+    assert [shard["status"] for shard in report["shards"]] == ["failed", "written"] and report["ok"] == 2
+    assert "row 1 (region src/doc/0/1): width_px is 0" in report["shards"][0]["reason"]

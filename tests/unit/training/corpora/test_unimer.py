@@ -64,3 +64,13 @@ def test_units_are_slices_of_lines(root: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_another_layout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="UniMER-1M/images/ and UniMER-1M/train.txt"):
         UniMer(ConversionConfig()).units(tmp_path)
+
+
+def test_a_line_that_is_no_utf_8_is_one_skipped_sample(root: Path) -> None:
+    lines = (root / "UniMER-1M" / "train.txt").read_bytes().split(b"\n")
+    (root / "UniMER-1M" / "train.txt").write_bytes(b"\n".join([lines[0], b"\xff", *lines[2:]]))
+    converter = UniMer(ConversionConfig())
+    (unit,) = converter.units(root)
+    regions, skipped = taken(converter, unit)
+    assert [region.doc_id for region in regions] == ["0000000", "0000002", "0000006"]
+    assert (skipped[0].where, skipped[0].reason.split(":")[0]) == ("train.txt, line 2", "no UTF-8 text")

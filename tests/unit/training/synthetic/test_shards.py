@@ -97,7 +97,7 @@ def test_a_broken_picture_is_told_when_it_is_asked_for(tmp_path):
     write_shard(file, [sample(("a",))])
     with np.load(file) as arrays:
         np.savez(file, **{**arrays, "png": np.zeros_like(arrays["png"])})
-    with pytest.raises(InputError, match="sample 0: its picture is broken"):
+    with pytest.raises(InputError, match=r"sample 0: its picture is broken \(no image\); make"):
         Shard(file)[0]
 
 
