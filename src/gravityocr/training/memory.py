@@ -93,9 +93,9 @@ def _states(network: OcrConfig, settings: MemorySettings) -> tuple[float, float,
         buckets = 4.0 * trained if n > 1 else 0.0  # DDP sums gradients in buckets of its own
         return 4.0 * total + copies, 4.0 * trained, 8.0 * trained + mean, buckets
     if settings.sharding == "fsdp2":
-        # fp32 weights, gradients and moments, all shared out; what is gathered is so in bf16, as gradients leave.
+        # fp32 weights, gradients and moments, all shared out; what is gathered is so in bf16, gradients leave in fp32.
         gathered = low * _gathered(network)
-        return 4.0 * total / n + gathered, 4.0 * trained / n, 8.0 * trained / n + mean, low * _largest_layer(network)
+        return 4.0 * total / n + gathered, 4.0 * trained / n, 8.0 * trained / n + mean, 4.0 * _largest_layer(network)
     # bf16 weights and gradients; fp32 masters and two moments, shared out. ZeRO-3 shares the weights out as well.
     weights = low * total / n + low * _gathered(network) if settings.sharding == "zero3" else low * total
     return weights, low * trained / n, 12.0 * trained / n + mean, 2 * low * min(BUCKET_ELEMENTS, trained)
