@@ -38,6 +38,7 @@ _PDF, _PNG = "PDF", "PNG"
 _CHUNK_CHARS = 1 << 20
 _BETWEEN = (",", " ", "\n", "\r", "\t")
 _IMAGES = re.compile(r'"images"\s*:\s*\[')
+_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _LONGEST_KEY = 100
 _LONGEST_RECORD = 4 * _CHUNK_CHARS
 
@@ -77,7 +78,8 @@ class DocLayNet:
         for number, record in enumerate(islice(coco_images(file), start, start + UNIT_PAGES), start):
             where = f"{file.name}, image {number}"
             if not isinstance(record, dict):
-                yield Skipped(where, f"no record of an image: a {type(record).__name__}")
+                told = "none, or nested too deep" if record is None else f"a {type(record).__name__}"
+                yield Skipped(where, f"no record of an image: {told}")
                 continue
             png = record.get("file_name")
             if not isinstance(png, str) or Path(png).name != png:
@@ -126,6 +128,8 @@ def _n_images(file: Path) -> int:
 def coco_images(file: Path) -> Iterator[Any]:
     """Yield the records of `images` of a COCO file, without holding its many annotations.
 
+    What is nested too deep to be read comes as None.
+
     *Raises*: InputError where the file has no such list, or it is broken.
     """
     decoder = json.JSONDecoder(parse_int=_number)
@@ -139,9 +143,12 @@ def coco_images(file: Path) -> Iterator[Any]:
                 return
             try:
                 record, at = decoder.raw_decode(text, at)
-            except RecursionError as error:
-                raise InputError(f"{file} has an image that is nested without end; download it again") from error
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
+                end = _end_of_value(text, at) if isinstance(error, RecursionError) else -1
+                if end >= 0:
+                    yield None
+                    at = end
+                    continue
                 # a record that is read in part looks broken until the rest of it is there
                 more = stream.read(_CHUNK_CHARS) if len(text) - at < _LONGEST_RECORD else ""
                 if not more:
@@ -149,6 +156,19 @@ def coco_images(file: Path) -> Iterator[Any]:
                 text, at = text[at:] + more, 0
                 continue
             yield record
+
+
+def _end_of_value(text: str, at: int) -> int:
+    """Return where a list or record ends by its brackets alone, -1 where its end is not there."""
+    depth = 0
+    for part in _PART.finditer(text, at):
+        if part[0] in ("[", "{"):
+            depth += 1
+        elif part[0] in ("]", "}"):
+            depth -= 1
+            if not depth:
+                return part.end()
+    return -1
 
 
 def _number(digits: str) -> int | float:

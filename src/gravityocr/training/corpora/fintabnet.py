@@ -154,7 +154,7 @@ def _draw(file: Path, dpi: int) -> _Page:
             raise InputError(f"too large a page: {right - left:.0f} x {top - bottom:.0f} pt")
         image = page.render(scale=scale).to_pil().convert("RGB")
         return _Page(image, (left, top), scale)
-    except pdfium.PdfiumError as error:
+    except (pdfium.PdfiumError, IndexError, ValueError) as error:
         raise InputError(f"unreadable page: {error}") from error
     finally:
         document.close()

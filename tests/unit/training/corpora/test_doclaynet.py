@@ -90,7 +90,7 @@ def test_images_are_read_in_pieces(
     ("text", "word"),
     [
         (coco([coco_image(0), coco_image(1)])[:500], "breaks off"),
-        ('{"images": [{"id": 1}, ' + "[" * 100_000, "nested without end"),
+        ('{"images": [{"id": 1}, ' + "[" * 100_000, "breaks off"),
         ('{"images": [{"id": 1} x]}', "breaks off"),
         ('{"annotations": []}', "no list 'images'"),
         ("", "no list 'images'"),
@@ -103,16 +103,20 @@ def test_broken_lists_are_named(tmp_path: Path, text: str, word: str) -> None:
         [*coco_images(file)]
 
 
-def test_a_broken_list_fails_alone_and_an_odd_record_is_skipped(root: Path, tmp_path: Path) -> None:
-    odd = '{"images": [7, {"file_name": [1]}, {"file_name": "\\ud800.png"}, {"page_no": ' + "9" * 5000 + "}]}"
-    (root / "COCO" / "val.json").write_text(odd, encoding="utf-8")
+def test_a_broken_list_fails_alone_and_an_odd_record_is_skipped(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = '{"a": "]", "b": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    odd = ["7", deep, '{"file_name": "\\ud800.png"}', '{"page_no": ' + "9" * 5000 + "}", '{"file_name": [1]}']
+    (root / "COCO" / "val.json").write_text(f'{{"images": [{", ".join(odd)}]}}', encoding="utf-8")
+    monkeypatch.setattr(doclaynet, "_CHUNK_CHARS", 30_000)  # the deep record comes in pieces
     listed = (root / "COCO" / "train.json").read_bytes()
     (root / "COCO" / "train.json").write_bytes(listed[:900])
     config = ConversionConfig(split="all")
     train, val = convert_source(DocLayNet(config), root, tmp_path / "out", config)
     assert (train.status, val.status) == ("failed", "made") and "train.json breaks off" in str(train.error)
-    assert [item.where for item in val.skipped] == [f"val.json, image {n}" for n in range(4)]
-    assert val.reasons == {"no record of an image": 1, "no name of a page": 2, "missing file": 1}
+    assert [item.where for item in val.skipped] == [f"val.json, image {n}" for n in range(5)]
+    assert val.reasons == {"no record of an image": 2, "no name of a page": 2, "missing file": 1}
 
 
 def test_names_that_are_no_utf_8_and_pages_beyond_counting_are_skipped(root: Path, tmp_path: Path) -> None:
