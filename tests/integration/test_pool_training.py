@@ -368,7 +368,7 @@ def test_the_command_line_trains_and_prints_its_figures(tmp_path: Path, base: Pa
     assert result.exception is None, result.output
     figures = json.loads(result.stdout)
     assert figures["checkpoint"] == str(tmp_path / "run" / "checkpoint")
-    assert {"loss", "ar", "diffusion", "tokens_per_s", "n_samples", "val_ned", "val_tpf"} <= figures.keys()
+    assert {"loss", "ar", "diffusion", "tokens_per_s", "waste", "n_samples", "val_ned", "val_tpf"} <= figures.keys()
     assert load_checkpoint(figures["checkpoint"]).diffusion.tasks == ("text", "formula", "table")
     assert [line["step"] for line in read_log(tmp_path / "run")] == [1, 2, 2]
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

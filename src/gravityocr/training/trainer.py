@@ -213,6 +213,9 @@ class Trainer:
             progress.glyph_accuracy += 0.05 * (record["glyph_accuracy"] - progress.glyph_accuracy)
         if progress.ramp_start < 0 and progress.glyph_accuracy > self.config.data.ramp_from:
             progress.ramp_start = progress.n_samples
+        if self.config.data.pool is not None:
+            room = len(rows) * self.parallel.world * self.config.packing.row_tokens
+            record["waste"] = 1.0 - record["n_tokens"] / room
         if self._peak_flops is not None:
             flops = [model_flops(self.model.config, batch_stats(row.samples), self.config.train.freeze) for row in rows]
             peak = self._peak_flops * self.parallel.world * max(spent, 1e-9)
