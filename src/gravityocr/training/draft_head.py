@@ -18,13 +18,13 @@ from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
 from gravityocr.model.draft_head import DraftHead, save_draft_head
 from gravityocr.training.attention import segment_attention
 from gravityocr.training.joint import RowData
-from gravityocr.training.launch import check_writable
 from gravityocr.training.losses import packed_hidden
 from gravityocr.training.optimizer import rate_share
 from gravityocr.training.packing import PackedRow, Sample, pack
 from gravityocr.training.run_config import RunConfig, TrainConfig
 from gravityocr.training.setup import open_source
 from gravityocr.training.sources import Done
+from gravityocr.training.writable import check_writable
 
 LEARNING_RATE = 3e-3
 CLIP_NORM = 1.0
@@ -40,7 +40,7 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ConfigError(f"--draft-head {folder} is no folder; name that of a checkpoint, the head is written there")
     checkpoint = load_checkpoint(str(folder.resolve()))
-    check_writable(folder, "--draft-head")
+    check_writable(folder, f"--draft-head {folder}")
     text = checkpoint.model.config.text
     torch.manual_seed(config.train.seed)
     head = DraftHead(text.hidden_size, text.vocab_size)

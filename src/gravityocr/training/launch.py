@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import multiprocessing
 
-from gravityocr.errors import ConfigError, GravityOCRError
+from gravityocr.errors import GravityOCRError
 from gravityocr.model.device import check_device
 from gravityocr.training.run_config import TrainConfig
 from gravityocr.training.run_log import read_records
 from gravityocr.training.run_settings import changed_settings
 from gravityocr.training.trainer import Trainer
 from gravityocr.training.validation import held_out_crops
+from gravityocr.training.writable import check_writable
 
 
 def run_training(config: TrainConfig) -> dict[str, Any] | None:
@@ -33,7 +33,7 @@ def run_training(config: TrainConfig) -> dict[str, Any] | None:
     check_device(run.device)
     # Missing data, a folder that cannot be written and a broken base are told before any process starts.
     held_out_crops(config.data, config.validation)
-    check_writable(Path(run.folder), "train.folder")
+    check_writable(Path(run.folder), f"train.folder {run.folder}")
     changed_settings(config)  # refuses another network
     if dist.is_torchelastic_launched() or run.n_processes == 1:
         trainer = Trainer(config)
@@ -50,19 +50,6 @@ def run_training(config: TrainConfig) -> dict[str, Any] | None:
             raise GravityOCRError(f"a training process failed: {last}") from error
         figures = read_records(Path(run.folder))[-1]
     return {**figures, "checkpoint": str(Path(run.folder) / "checkpoint")}
-
-
-def check_writable(folder: Path, setting: str) -> None:
-    """Make the folder that a setting names.
-
-    *Raises*: ConfigError where nothing can be written there.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ConfigError(f"{setting} {folder} cannot be written ({error.strerror}); choose another") from error
 
 
 def _free_port() -> int:

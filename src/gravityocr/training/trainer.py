@@ -110,7 +110,10 @@ class Trainer:
                 what = f"the run is finished, at step {self.progress.step}: nothing is trained"
                 self.log.tell(f"{what}; raise train.steps or train.budget_s to go on, or choose another train.folder")
             return (read_records(self.folder) or [{}])[-1]
-        self._lock = lock_folder(self.folder) if self.log else None
+        with lock_folder(self.folder) if self.log else nullcontext():
+            return self._train()
+
+    def _train(self) -> dict[str, Any]:
         self._begin()
         began, tokens_first = self.progress.elapsed_s, self.progress.n_tokens
         with StopRequest() as self._stop:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ import pypdfium2 as pdfium
 from PIL import Image
 
 from gravityocr.errors import InputError
-from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, Unit
+from gravityocr.training.corpora.conversion import ConversionConfig, Found, Unit
 from gravityocr.training.corpora.page_crops import MAX_PAGE_PX
-from gravityocr.training.corpora.published_files import json_lines, line_slices, text_field
+from gravityocr.training.corpora.published_files import convert_rows, json_lines, line_slices
 from gravityocr.training.corpora.region_shards import LabelledRegion, encode_picture
 from gravityocr.training.corpora.table_markup import annotated_table
 
@@ -63,27 +64,20 @@ class FinTabNet:
             units += [Unit(f"{split}-{number:04d}", (file,), part) for number, part in enumerate(slices)]
         return units
 
-    def regions(self, unit: Unit) -> Iterator[LabelledRegion | Skipped]:
+    def regions(self, unit: Unit) -> Iterator[Found]:
         """Yield the tables of a slice."""
         (file,) = unit.files
-        drawn: tuple[Path, _Page] | None = None
+        # Tables of one page follow one another.
+        draw = lru_cache(maxsize=1)(partial(_draw, dpi=self.config.dpi))
+
+        def convert(name: str, row: dict[str, object]) -> Found:
+            found = _NAME.fullmatch(name)
+            if found is None or ".." in name:
+                raise InputError("unreadable name: it must be such as A/2003/page_26.pdf")
+            return self._region(found, draw(file.parent / "pdf" / name), row)
+
         with file.open("rb") as stream:
-            for line in json_lines(stream, file.name, unit.part):
-                if isinstance(line, Skipped):
-                    yield line
-                    continue
-                where, row = line
-                try:
-                    name = text_field(row, "filename")
-                    where, pdf = f"{where}, {name[:200]}", file.parent / "pdf" / name
-                    found = _NAME.fullmatch(name)
-                    if found is None or ".." in name:
-                        raise InputError("unreadable name: it must be such as A/2003/page_26.pdf")
-                    if drawn is None or drawn[0] != pdf:
-                        drawn = pdf, _draw(pdf, self.config.dpi)
-                    yield self._region(found, drawn[1], row)
-                except InputError as error:
-                    yield Skipped(where, str(error))
+            yield from convert_rows(json_lines(stream, file.name, unit.part), convert)
 
     def _region(self, found: re.Match[str], page: _Page, row: dict[str, object]) -> LabelledRegion:
         table = annotated_table(row.get("html"))

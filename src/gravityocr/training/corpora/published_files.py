@@ -6,14 +6,14 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from PIL import Image
 
 from gravityocr.errors import InputError
-from gravityocr.training.corpora.conversion import Skipped
+from gravityocr.training.corpora.conversion import Found, Skipped
 from gravityocr.training.corpora.page_crops import open_page
 from gravityocr.training.corpora.region_shards import encode_picture
 
@@ -25,6 +25,23 @@ _FORMATS = frozenset({"PNG", "JPEG"})
 _GZIP = b"\x1f\x8b"
 _UPRIGHT = 1
 _ORIENTATION = 0x0112
+
+
+def convert_rows(
+    lines: Iterable[Skipped | tuple[str, dict[str, Any]]], convert: Callable[[str, dict[str, Any]], Found]
+) -> Iterator[Found]:
+    """Convert the rows of a list, whose `filename` names each; a row that cannot be converted is a Skipped."""
+    for line in lines:
+        if isinstance(line, Skipped):
+            yield line
+            continue
+        where, row = line
+        try:
+            name = text_field(row, "filename")
+            where = f"{where}, {name[:200]}"
+            yield convert(name, row)
+        except InputError as error:
+            yield Skipped(where, str(error))
 
 
 def tar_files(archive: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:

@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gravityocr.errors import InputError
-from gravityocr.training.corpora.conversion import ConversionConfig, Found, OtherSplit, Skipped, Unit
+from gravityocr.training.corpora.conversion import ConversionConfig, Found, OtherSplit, Unit
 from gravityocr.training.corpora.published_files import (
+    convert_rows,
     json_lines,
     line_slices,
     published_picture,
@@ -57,21 +58,15 @@ class PubTabNet:
     def regions(self, unit: Unit) -> Iterator[Found]:
         """Yield the tables of a slice."""
         (file,) = unit.files
+
+        def convert(name: str, row: dict[str, object]) -> Found:
+            split = text_field(row, "split")
+            if self.config.split == "train" and split != "train":
+                return OtherSplit()
+            return self._region(file.parent / split / Path(name).name, row)
+
         with file.open("rb") as stream:
-            for line in json_lines(stream, file.name, unit.part):
-                if isinstance(line, Skipped):
-                    yield line
-                    continue
-                where, row = line
-                try:
-                    split, name = text_field(row, "split"), Path(text_field(row, "filename")).name
-                    where = f"{where}, {name[:200]}"
-                    if self.config.split == "train" and split != "train":
-                        yield OtherSplit()
-                        continue
-                    yield self._region(file.parent / split / name, row)
-                except InputError as error:
-                    yield Skipped(where, str(error))
+            yield from convert_rows(json_lines(stream, file.name, unit.part), convert)
 
     def _region(self, image: Path, row: dict[str, object]) -> LabelledRegion:
         found = _NAME.fullmatch(image.stem)

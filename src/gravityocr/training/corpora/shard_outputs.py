@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.training.corpora.region_shards import SUFFIX, region_files
+from gravityocr.training.writable import check_writable
 
 
 def mirrored_files(folder: Path, out: Path) -> dict[Path, Path]:
@@ -33,12 +33,7 @@ def make_out(folder: Path, out: Path) -> None:
 
     *Raises*: ConfigError naming --out where the system does not let it be made or written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written ({error.strerror}); choose another folder") from error
+    check_writable(folder, f"--out {out}")
 
 
 def side_file(shard: Path, suffix: str) -> Path:

@@ -23,8 +23,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from gravityocr.errors import InputError
-from gravityocr.training.corpora.conversion import ConversionConfig, Found, OtherSplit, Skipped, Unit
+from gravityocr.training.corpora.conversion import ConversionConfig, Found, OtherSplit, Unit
 from gravityocr.training.corpora.published_files import (
+    convert_rows,
     json_lines,
     line_slices,
     published_picture,
@@ -72,20 +73,15 @@ class SynthTabNet:
         """
         part, _, place = unit.part.partition(":")
         with _Part(unit.files[0], part) as files, files.open(LIST) as stream:
-            for line in json_lines(stream, f"{part}/{LIST}", place, _without_last_comma):
-                if isinstance(line, Skipped):
-                    yield line
-                    continue
-                where, row = line
-                try:
-                    split, name = text_field(row, "split"), PurePosixPath(text_field(row, "filename")).name
-                    where = f"{where}, {name[:200]}"
-                    if self.config.split == "train" and split != "train":
-                        yield OtherSplit()
-                        continue
-                    yield self._region(files, part, f"images/{split}/{name}", row)
-                except InputError as error:
-                    yield Skipped(where, str(error))
+
+            def convert(name: str, row: dict[str, object]) -> Found:
+                split = text_field(row, "split")
+                if self.config.split == "train" and split != "train":
+                    return OtherSplit()
+                return self._region(files, part, f"images/{split}/{PurePosixPath(name).name}", row)
+
+            lines = json_lines(stream, f"{part}/{LIST}", place, _without_last_comma)
+            yield from convert_rows(lines, convert)
 
     def _region(self, files: _Part, part: str, image: str, row: dict[str, object]) -> LabelledRegion:
         table = annotated_table(row.get("html"))
