@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.training_data import make_region, read_log, read_state, tiny_run, write_base, write_pool
 
+from gravityocr.config import dump_config
 from gravityocr.errors import ConfigError
 from gravityocr.training.joint import RowData
 from gravityocr.training.run_config import TrainConfig
@@ -63,6 +67,27 @@ def test_an_interrupted_run_saves_first_and_goes_on(
     assert weights[0] == weights[1]
     steps = [line["step"] for line in read_log(tmp_path / "parts") if "loss" in line]
     assert steps == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.slow
+def test_two_processes_are_interrupted_together(tmp_path: Path, base: Path, pool: Path) -> None:
+    """Only the workers get the signal, as from a launcher: the command must not look like one that has finished."""
+    recipe = tmp_path / "recipe.toml"
+    settings = ("train.n_processes=2", "train.steps=100000", "train.log_every=1", "train.save_every_s=1e9")
+    recipe.write_text(dump_config(pool_run(tmp_path / "run", base, pool, *settings)), encoding="utf-8")
+    command = [sys.executable, "-m", "gravityocr", "train", str(recipe), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None and run.stdout is not None
+        while "step=2 " not in (line := run.stderr.readline()):
+            assert line, "the run ended by itself"
+        workers = psutil.Process(run.pid).children(recursive=True)
+        for worker in workers:
+            if "spawn_main" in " ".join(worker.cmdline()):
+                worker.send_signal(signal.SIGINT)
+        told, shown = run.stderr.read(), run.stdout.read()
+    assert run.returncode == 130 and shown == ""
+    assert "whose state is saved" in told
+    assert read_state(tmp_path / "run")["progress"]["step"] > 2
 
 
 def test_a_second_signal_acts_at_once() -> None:

@@ -49,6 +49,8 @@ def run_training(config: TrainConfig) -> dict[str, Any] | None:
             last = str(error).strip().splitlines()[-1]
             raise GravityOCRError(f"a training process failed: {last}") from error
         figures = read_records(Path(run.folder))[-1]
+        if not any(name.startswith("val_") for name in figures):  # what ends a run that is not stopped
+            raise KeyboardInterrupt
     return {**figures, "checkpoint": str(Path(run.folder) / "checkpoint")}
 
 
