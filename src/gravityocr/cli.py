@@ -19,7 +19,8 @@ from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
 
 INTERRUPTED = 130
 
-COMMANDS = ("parse", "recognize", "train", "data", "score", "bench", "checkpoint")  # modules of gravityocr.commands
+# Modules of gravityocr.commands.
+COMMANDS = ("parse", "recognize", "train", "rl", "data", "score", "bench", "checkpoint")
 
 
 class Commands(TyperGroup):

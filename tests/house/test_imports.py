@@ -43,7 +43,7 @@ NEVER = {"cv2", "rapid_layout"}
 # Modules of the extras: importable only inside a function, so that the package works without them.
 OPTIONAL = {
     "transformers", "fontTools", "trl", "matplotlib", "pyarrow", "accelerate", "tensorboard", "httpx",
-    "huggingface_hub",
+    "huggingface_hub", "datasets",
 }  # fmt: skip
 
 

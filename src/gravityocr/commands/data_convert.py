@@ -60,11 +60,12 @@ def convert(
     layout: Annotated[str, typer.Option(help="Detector that cuts pages into regions.")] = "cdla",
     dpi: Annotated[int, typer.Option(help="Resolution of tables that are published as PDF.")] = 200,
     table_head: Annotated[str, typer.Option(help="Header rows of annotated tables: td, th or thead.")] = "td",
+    wear: Annotated[float, typer.Option(help="synth: 0 leaves crops as drawn, 1 wears them as training does.")] = 0.0,
     as_json: Json = False,
 ) -> None:
     """Convert a published data set, or your own (jsonl), into region files, a shard a unit."""
     head = cast("TableHead", table_head)
-    config = ConversionConfig(cast("ConversionSplit", split), limit, processes, layout, dpi, head)
+    config = ConversionConfig(cast("ConversionSplit", split), limit, processes, layout, dpi, head, wear)
     reports: list[UnitReport] = []
     for report in convert_source(make_converter(source, config), root, out, config):
         reports.append(report)

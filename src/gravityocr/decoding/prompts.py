@@ -127,15 +127,20 @@ def _encode(model: OcrModel, prompts: Sequence[Prompt]) -> Tensor:
 def read_prompts(
     networks: Networks, prompts: Sequence[Prompt], options: Sequence[SequenceOptions], how: DecodeOptions
 ) -> ReadPrompts:
-    """Encode the crops, write the prompts' K/V and choose each y_1."""
+    """Encode the crops, write the prompts' K/V and choose each y_1; a prompt that comes again is read once."""
     if how.threads is not None:
         how.threads.use(how.threads.from_rows)
     began = time.perf_counter()
-    features = _encode(networks.read, prompts)
+    places: dict[int, int] = {}
+    rows = [places.setdefault(id(prompt), len(places)) for prompt in prompts]
+    distinct = [prompts[rows.index(place)] for place in range(len(places))]
+    features = _encode(networks.read, distinct)
     encoded = time.perf_counter()
     n_free = max(one.max_tokens for one in options)
     n_free += window_slots(max(one.block_size for one in options), how.n_candidates)
-    session = prefill(networks.read, prompts, features, n_free)
+    session = prefill(networks.read, distinct, features, n_free)
+    if len(distinct) < len(prompts):
+        session.spread(torch.tensor(rows, device=session.lens.device))
     session.model, session.exact = networks.decode, networks.exact
     logits = session.first_logits[:, None]
     choosers = Choosers.of([one.sampling for one in options], logits.shape[-1], logits.device)

@@ -177,7 +177,8 @@ class Scheduler:
             chosen: list[Ticket] = []
             n_tokens = 0
             for ticket in waiting[:n_free]:
-                size = ticket.prompt.ids.numel()
+                is_new = all(ticket.prompt is not one.prompt for one in chosen)
+                size = ticket.prompt.ids.numel() if is_new else 0
                 if chosen and n_tokens + size > self.batch_tokens:
                     break
                 chosen.append(ticket)

@@ -62,6 +62,12 @@ class KVCache:
                     tensor[targets] = tensor[sources]
         self.n_sequences = rows.numel()
 
+    def spread(self, rows: Tensor) -> None:
+        """Hold the given sequences instead, in the given order, each as often as it is named."""
+        self.keys = [tensor[rows] for tensor in self.keys]
+        self.values = [tensor[rows] for tensor in self.values]
+        self.n_sequences = rows.numel()
+
     def join(self, other: KVCache) -> None:
         """Append the sequences of another cache; where rows or slots do not suffice, this one grows."""
         first, last = self.n_sequences, self.n_sequences + other.n_sequences

@@ -111,6 +111,12 @@ class DecodeSession:
         self.deltas = self.deltas[rows]
 
     @torch.inference_mode()
+    def spread(self, rows: Tensor) -> None:
+        """Hold each prefilled prompt as often as it is named, for several responses to one prompt."""
+        self.cache.spread(rows)
+        self.lens, self.deltas, self.first_logits = self.lens[rows], self.deltas[rows], self.first_logits[rows]
+
+    @torch.inference_mode()
     def join(self, other: DecodeSession) -> None:
         """Append the sequences of another session."""
         self.cache.join(other.cache)

@@ -134,6 +134,16 @@ class PromptBuilder:
     def _encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
+    @staticmethod
+    def instruction(task: Task) -> str:
+        """Return what the user asks for a task."""
+        return TASK_PROMPTS[task]
+
+    @staticmethod
+    def text(task: Task) -> str:
+        """Return the whole prompt of a task as text, with one placeholder for the image."""
+        return BEFORE_IMAGE + IMAGE_TOKEN + AFTER_IMAGE.format(task=TASK_PROMPTS[task])
+
     def build(self, image: Image.Image, task: Task = "text") -> Prompt:
         """Return the prompt of one crop.
 

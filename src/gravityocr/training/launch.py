@@ -44,7 +44,7 @@ def run_training(config: TrainConfig) -> dict[str, Any] | None:
         # What is wrong with the settings, the state or the data is told here, before any process starts.
         Trainer(replace(config, train=replace(run, n_processes=1)))
         try:
-            multiprocessing.spawn(_worker, (config, _free_port()), nprocs=run.n_processes)
+            multiprocessing.spawn(_worker, (config, free_port()), nprocs=run.n_processes)
         except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
             last = str(error).strip().splitlines()[-1]
             raise GravityOCRError(f"a training process failed: {last}") from error
@@ -54,7 +54,8 @@ def run_training(config: TrainConfig) -> dict[str, Any] | None:
     return {**figures, "checkpoint": str(Path(run.folder) / "checkpoint")}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that nobody listens to."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])

@@ -22,7 +22,12 @@ def changed_settings(config: TrainConfig) -> list[str]:
     before = load_config(TrainConfig, file)
     if (before.network, before.train.base) != (config.network, config.train.base):
         raise ConfigError(f"{file} has another network; choose another train.folder, or remove that one")
-    old, new = (_flat(tomllib.loads(dump_config(one))) for one in (before, config))
+    return differences(before, config)
+
+
+def differences(before: object, now: object) -> list[str]:
+    """Return what differs between two configurations, a line a setting."""
+    old, new = (_flat(tomllib.loads(dump_config(one))) for one in (before, now))
     names = [*old, *(name for name in new if name not in old)]
     return [f"{name}: {old.get(name)} -> {new.get(name)}" for name in names if old.get(name) != new.get(name)]
 

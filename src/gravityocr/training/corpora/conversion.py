@@ -87,7 +87,8 @@ class ConversionConfig:
 
     `limit` is the most regions a unit gives, None for all. `layout` names the detector that cuts pages; `dpi` is the
     resolution at which sources that are published as PDF are drawn, by default that of inference; `table_head` says
-    what becomes of the header rows of annotated tables.
+    what becomes of the header rows of annotated tables. `wear` from 0, clean, to 1 wears our own rendered samples as
+    training does.
     """
 
     split: ConversionSplit = "train"
@@ -96,10 +97,12 @@ class ConversionConfig:
     layout: str = "cdla"
     dpi: int = 200
     table_head: TableHead = "td"
+    wear: float = 0.0
 
     def __post_init__(self) -> None:
         most = 1_000_000_000
-        check_numbers(self, "convert ", ("limit",), limit=(1, most), processes=(1, MAX_PROCESSES), dpi=(36, 600))
+        check_numbers(self, "convert ", ("limit",), limit=(1, most), processes=(1, MAX_PROCESSES), dpi=(36, 600),
+                      wear=(0.0, 1.0))  # fmt: skip
         if self.split not in SPLITS:
             raise ConfigError(f"--split {self.split!r} is unknown; choose one of {', '.join(SPLITS)}")
         if self.layout not in LAYOUTS:

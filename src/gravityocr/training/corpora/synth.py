@@ -3,24 +3,29 @@
     ROOT/**/<name>.shard.npz     see training/synthetic/shards.py
 
 A sample's document is what it was made from, within its shard: pieces of one table stay together where regions are
-split by document. A unit is a shard. The places of the glyphs are not carried over.
+split by document. A unit is a shard. The places of the glyphs are not carried over. With wear, a sample is varied and
+degraded as in training; a formula that then fits no piece is left out.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from gravityocr.errors import InputError
+from gravityocr.model.formula_pieces import FormulaPieceSpec
 from gravityocr.training.corpora.conversion import ConversionConfig, Skipped, Unit, unit_name
 from gravityocr.training.corpora.region_shards import LabelledRegion, encode_picture
-from gravityocr.training.synthetic.shards import SUFFIX, Shard, shard_files
+from gravityocr.training.synthetic.shards import SUFFIX, RenderedSample, Shard, shard_files
+from gravityocr.training.synthetic.variation import VariationConfig, vary
 
 
 class SynthShards:
-    """Converts shards of rendered samples; the config's layout and split do not matter."""
+    """Converts shards of rendered samples; of the config only the limit and the wear matter."""
 
     name = "synth"
 
@@ -47,6 +52,12 @@ class SynthShards:
             except InputError as error:
                 yield Skipped(f"{unit.files[0].name}, sample {number}", f"unreadable sample: {error}")
                 continue
+            if self._config.wear:
+                worn = _worn(sample, unit.name, number, self._config.wear)
+                if worn is None:
+                    yield Skipped(f"{unit.files[0].name}, sample {number}", "worn, the formula fits no piece")
+                    continue
+                sample = worn
             doc_id = f"{unit.name}/{sample.source}"
             yield LabelledRegion(
                 region_id=f"{self.name}/{doc_id}/0/{number}",
@@ -58,3 +69,8 @@ class SynthShards:
                 source=self.name,
                 doc_id=doc_id,
             )
+
+
+def _worn(sample: RenderedSample, unit: str, number: int, wear: float) -> RenderedSample | None:
+    rng = np.random.default_rng([zlib.crc32(unit.encode("utf-8")), number])
+    return vary(sample, rng, wear, VariationConfig(), FormulaPieceSpec())

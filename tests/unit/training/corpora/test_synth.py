@@ -44,3 +44,20 @@ def test_samples_become_regions(tmp_path: Path) -> None:
 def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no shard"):
         SynthShards(ConversionConfig()).units(tmp_path)
+
+
+def test_worn_samples_are_the_same_every_time_and_unlike_clean_ones(tmp_path: Path) -> None:
+    root = tmp_path / "shards"
+    root.mkdir()
+    write_shard(root / "a.shard.npz", [sample("abcdefgh", "page"), sample("ijklmnop", "page")])
+    pictures = []
+    for name, wear in (("clean", 0.0), ("worn", 1.0), ("again", 1.0)):
+        config = ConversionConfig(wear=wear)
+        reports = [*convert_source(SynthShards(config), root, tmp_path / name, config)]
+        assert [one.status for one in reports] == ["made"], reports
+        regions = [*RegionFile(tmp_path / name / "synth" / "a.regions.parquet")]
+        assert [region.target for region in regions] == ["abcdefgh", "ijklmnop"]
+        pictures.append([np.asarray(region.picture().convert("L")) for region in regions])
+    clean, worn, again = pictures
+    assert all(np.array_equal(one, other) for one, other in zip(worn, again, strict=True))
+    assert not all(np.array_equal(one, other) for one, other in zip(worn, clean, strict=True))

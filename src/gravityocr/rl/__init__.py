@@ -1,0 +1,1 @@
+"""Reinforcement learning on the autoregressive path: rewards, prompts, rollouts and GRPO."""

@@ -1,0 +1,100 @@
+"""Rewards from 0 to 1 for what the network wrote, and the same as reward functions of TRL.
+
+*Source*: section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gravityocr.document import Task
+from gravityocr.errors import InputError
+from gravityocr.metrics.edit import text_edit
+from gravityocr.rl.formula_reward import score_formula
+from gravityocr.rl.guard import guard
+from gravityocr.rl.table_reward import score_table
+
+Completion = str | Sequence[dict[str, Any]]
+
+
+def score_text(pred: str, ref: str) -> float:
+    """Return the reward of a text, guard included: `1 - NED` of the normal forms, times the guard.
+
+    `NED` is the edit distance over the length of the longer side. Both sides pass the scorer's normalisation, which
+    keeps letters, digits and what inline formulas become; a side that normalises to nothing is compared as it stands.
+    The guard reads the texts as they stand.
+
+    *Source*: section 5.
+
+    >>> score_text("Hello, Wxrld", "Hello World!")
+    0.9
+    """
+    return (1.0 - text_edit(pred, ref).ned) * guard(pred, ref)
+
+
+_SCORES: dict[Task, Callable[[str, str], float]] = {"text": score_text, "table": score_table, "formula": score_formula}
+
+
+def reward_of(task: Task, pred: str, ref: str) -> float:
+    """Return the reward of a prediction, from 0 to 1, guard included.
+
+    *Raises*: InputError for an unknown task.
+    """
+    if task not in _SCORES:
+        raise InputError(f"unknown task {task!r} of a reward; use one of {', '.join(_SCORES)}")
+    return min(1.0, max(0.0, _SCORES[task](pred, ref)))
+
+
+def text_reward(
+    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str], **kwargs: Any
+) -> list[float | None]:
+    """Reward the texts of a batch, None for what is no text: `(1 - NED) guard`.
+
+    *Source*: section 5; see `score_text`.
+    """
+    return _batch("text", completions, target, task)
+
+
+def table_reward(
+    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str], **kwargs: Any
+) -> list[float | None]:
+    """Reward the tables of a batch, None for what is no table.
+
+    `r = clip((0.45 TEDS_struct + 0.55 s_cell) (1 - p_row) (1 - p_loop))`, `r <- r + b (1 - r)`, times the guard.
+
+    *Source*: section 5; see `score_table`.
+    """
+    return _batch("table", completions, target, task)
+
+
+def formula_reward(
+    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str], **kwargs: Any
+) -> list[float | None]:
+    """Reward the formulas of a batch, None for what is no formula: `sim(canon(pred), canon(ref)) 0.3^v guard`.
+
+    *Source*: section 5; see `score_formula`.
+    """
+    return _batch("formula", completions, target, task)
+
+
+REWARDS = (text_reward, table_reward, formula_reward)
+"""The reward functions that a trainer is given: of every completion exactly one is a number."""
+
+
+def completion_text(completion: Completion) -> str:
+    """Return the text of a completion: a string, or the messages of a conversation.
+
+    >>> completion_text([{"role": "assistant", "content": "x"}])
+    'x'
+    """
+    return completion if isinstance(completion, str) else "".join(str(message["content"]) for message in completion)
+
+
+def _batch(
+    wanted: Task, completions: Sequence[Completion], targets: Sequence[str], tasks: Sequence[str]
+) -> list[float | None]:
+    return [
+        reward_of(wanted, completion_text(completion), target) if task == wanted else None
+        for completion, target, task in zip(completions, targets, tasks, strict=True)
+    ]
