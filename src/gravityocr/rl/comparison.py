@@ -14,7 +14,7 @@ from gravityocr.errors import InputError
 from gravityocr.metrics.runs.confidence import BootstrapConfig, Interval, axis_intervals, mean_interval
 from gravityocr.rl.evaluation_records import ALL, RegionRecord, kinds_of
 
-MEANS = ("reward", "teds", "teds_struct", "cdm", "ned", "ned_plain")
+MEANS = ("reward", "sampled_reward", "teds", "teds_struct", "cdm", "ned", "ned_plain")
 RATIOS = {"tpf": ("n_decoded", "n_forwards"), "accepted": ("n_accepted", "n_rounds")}
 Pair = tuple[RegionRecord, RegionRecord]
 

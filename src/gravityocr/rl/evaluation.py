@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,9 @@ from gravityocr.metrics.cdm import CdmConfig, CdmScorer, check_toolchain
 from gravityocr.metrics.edit import fold_whitespace, ned, text_edit
 from gravityocr.metrics.teds import score_teds
 from gravityocr.rl.evaluation_records import WHOLE, RegionRecord, Summary, summarize, tpf_fall
+from gravityocr.rl.reward_settings import PAPER, RewardSettings
 from gravityocr.rl.rewards import reward_of
+from gravityocr.rl.seeds import banned_tokens, seed_of
 from gravityocr.training.corpora.region_shards import TASKS, LabelledRegion, RegionFile, region_files
 from gravityocr.training.pool_tokens import pool_files
 
@@ -35,7 +38,8 @@ class EvaluationConfig:
     """What is read every `every` steps, at step 0 and at the end, and how.
 
     `n_crops` of each task are drawn by `seed` from the validation split of `pool` (None: the pool of the prompts) and
-    read as they are, as in training. `whole_crops` is a region file, or a folder of them, with crops that the engine
+    read as they are, as in training; `n_samples` completions of each are sampled beside, for the mean reward of the
+    policy. `whole_crops` is a region file, or a folder of them, with crops that the engine
     cuts and joins: `n_whole_crops` of each task make the kinds `whole_table` and so on. Readings are greedy, drafts
     fixed windows of `block_size` (None: the checkpoint's own), so that TPF is that of equation (5); `draft_head` lets
     the checkpoint's head draft. `cdm` scores formulas by what TeX renders of them. `identity` also reads all of it by
@@ -46,6 +50,7 @@ class EvaluationConfig:
     every: int = 50
     n_crops: int = 64
     pool: str | None = None
+    n_samples: int = 0
     whole_crops: str | None = None
     n_whole_crops: int = 64
     cdm: bool = False
@@ -59,7 +64,7 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         check_numbers(
-            self, "evaluation.", optional=("block_size",), every=(1, 10**9), n_crops=(1, 10**6),
+            self, "evaluation.", optional=("block_size",), every=(1, 10**9), n_crops=(1, 10**6), n_samples=(0, 1000),
             n_whole_crops=(1, 10**6), block_size=(1, 256), max_tokens=(1, 65536), max_tpf_fall=(0.0, 1.0),
             seed=(0, 2**63 - 1),
         )  # fmt: skip
@@ -148,7 +153,9 @@ def reading_engine(engine: Engine, config: EvaluationConfig) -> Engine:
     )  # fmt: skip
 
 
-def evaluate(engine: Engine, regions: Regions, config: EvaluationConfig) -> Evaluation:
+def evaluate(
+    engine: Engine, regions: Regions, config: EvaluationConfig, rewards: RewardSettings = PAPER
+) -> Evaluation:
     """Read regions greedily and score what was read; one that cannot be read is recorded as failed.
 
     *Raises*: ConfigError where the draft head or TeX is asked for and missing.
@@ -165,7 +172,9 @@ def evaluate(engine: Engine, regions: Regions, config: EvaluationConfig) -> Eval
             same = _singly_if_need_be(read, plain, batch) if plain is not None else None
             for place, (region, reading) in enumerate(zip(batch, readings, strict=True)):
                 identical = same[place].ids == reading.ids if same is not None and not reading.failed else None
-                records.append(_scored(region, kind, reading, identical))
+                records.append(_scored(region, kind, reading, identical, rewards))
+    if config.n_samples:
+        records = _with_samples(records, reader, regions, config, rewards)
     if config.cdm:
         records = _with_cdm(records)
     return Evaluation(tuple(records), summarize(records), time.perf_counter() - start)
@@ -235,14 +244,16 @@ def _read_whole(engine: Engine, regions: Sequence[LabelledRegion]) -> list[_Read
     return readings
 
 
-def _scored(region: LabelledRegion, kind: str, reading: _Reading, identical: bool | None) -> RegionRecord:
+def _scored(
+    region: LabelledRegion, kind: str, reading: _Reading, identical: bool | None, rewards: RewardSettings
+) -> RegionRecord:
     ref, pred, task = region.target, reading.text, region.task
     record = RegionRecord(region.region_id, kind, task, ref, pred, "failed", reading.error)
     if reading.fields is None:
         return record
     whole_pred, whole_ref = as_tables(pred, ref) if task == "table" else (pred, ref)
     scores: dict[str, Any] = {
-        "reward": reward_of(task, pred, ref),
+        "reward": reward_of(task, pred, ref, rewards),
         "ned": text_edit(whole_pred, whole_ref, task).ned,
         "ned_plain": ned(fold_whitespace(pred), fold_whitespace(ref)),
     }
@@ -264,6 +275,32 @@ def as_tables(pred: str, ref: str) -> tuple[str, str]:
         return pred, ref
     wrapped = pred if "<table" in pred else f"<table>{pred}</table>"
     return wrapped, f"<table>{ref}</table>"
+
+
+def _with_samples(
+    records: Sequence[RegionRecord], reader: Engine, regions: Regions, config: EvaluationConfig, rewards: RewardSettings
+) -> list[RegionRecord]:
+    """Add the mean reward of samples; the noise of a region is the same in every evaluation."""
+    sampler = reader.with_config(decode="ar", draft_head=False, draft="auto")
+    banned = banned_tokens(reader)
+    by_id = {(kind, region.region_id): region for kind, members in regions.items() for region in members}
+    scored = list(records)
+    places = [place for place, one in enumerate(records) if one.is_read and not one.kind.startswith(WHOLE)]
+    for first in range(0, len(places), BATCH):
+        batch = places[first : first + BATCH]
+        members = [by_id[records[place].kind, records[place].region_id] for place in batch]
+        asked = [
+            UncutCrop(
+                Crop(region.picture(), region.task), config.max_tokens,
+                tuple(seed_of(config.seed, region.region_id, number) for number in range(config.n_samples)),
+                banned=banned,
+            )
+            for region in members
+        ]  # fmt: skip
+        for place, region, row in zip(batch, members, read_uncut(sampler, asked), strict=True):
+            earned = [reward_of(region.task, text_of(reader, one), region.target, rewards) for one in row]
+            scored[place] = replace(scored[place], sampled_reward=math.fsum(earned) / len(earned))
+    return scored
 
 
 def _with_cdm(records: Sequence[RegionRecord]) -> list[RegionRecord]:

@@ -22,11 +22,12 @@ FOLDER = "evaluations"
 class RegionRecord:
     """How one held-out region was read; of a `failed` one nothing is known but its `error`.
 
-    `kind` is the task, or `whole_` and the task for a whole crop. `ned` is of the scorer's normal forms, `ned_plain` of
-    the strings with folded blanks: it sees punctuation and case. `teds` and `teds_struct` are of tables, `cdm` of
-    formulas where it was asked for and the reference can be rendered. `n_tokens` counts all tokens, `n_decoded` those
-    after the first of each sequence. `identical` tells whether the plain AR path gives the same tokens, where it was
-    asked for.
+    `kind` is the task, or `whole_` and the task for a whole crop. `reward` is that of the greedy reading,
+    `sampled_reward` the mean of those of samples at temperature 1, which is what GRPO raises. `ned` is of the scorer's
+    normal forms, `ned_plain` of the strings with folded blanks: it sees punctuation and case. `teds` and `teds_struct`
+    are of tables, `cdm` of formulas where it was asked for and the reference can be rendered. `n_tokens` counts all
+    tokens, `n_decoded` those after the first of each sequence. `identical` tells whether the plain AR path gives the
+    same tokens, where it was asked for.
     """
 
     region_id: str
@@ -37,6 +38,7 @@ class RegionRecord:
     status: RegionStatus = "ok"
     error: str | None = None
     reward: float | None = None
+    sampled_reward: float | None = None
     teds: float | None = None
     teds_struct: float | None = None
     ned: float | None = None
@@ -91,7 +93,7 @@ def _figures(records: Sequence[RegionRecord]) -> dict[str, Any]:
         "n_failed": len(records) - len(read),
         "n_truncated": sum(one.is_cut for one in read),
     }
-    for name in ("reward", "teds", "teds_struct", "cdm", "ned", "ned_plain", "identical"):
+    for name in ("reward", "sampled_reward", "teds", "teds_struct", "cdm", "ned", "ned_plain", "identical"):
         values = [value for one in read if (value := getattr(one, name)) is not None]
         if values:
             figures[name] = math.fsum(values) / len(values)
@@ -193,7 +195,7 @@ def read_records(file: Path) -> list[RegionRecord]:
 
 _TEXTS = ("region_id", "kind", "task", "ref", "pred", "status")
 _COUNTS = ("n_tokens", "n_decoded", "n_forwards", "n_rounds", "n_accepted")
-_SCORES = ("reward", "teds", "teds_struct", "ned", "ned_plain", "cdm")
+_SCORES = ("reward", "sampled_reward", "teds", "teds_struct", "ned", "ned_plain", "cdm")
 
 
 def _record(row: Any) -> RegionRecord:

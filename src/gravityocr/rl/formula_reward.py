@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from gravityocr.metrics.edit import ned
 from gravityocr.metrics.normalization import strip_formula_tags
 from gravityocr.rl.guard import guard
-
-FAULT_FACTOR = 0.3
+from gravityocr.rl.reward_settings import PAPER, RewardSettings
 
 _LENGTH = r"\*?\s*(?:\{[^{}]*\}|-?[\d.]+\s*[a-z]{2})"
 _SPACE = rf"\\(?:hspace|hskip|mspace|kern|mkern|mskip){_LENGTH}"
@@ -30,7 +29,7 @@ _ESCAPED = re.compile(r"\\[^A-Za-z]", re.DOTALL)
 _SIDE = re.compile(r"\\(left|right)(?![A-Za-z])")
 
 
-def score_formula(pred: str, ref: str) -> float:
+def score_formula(pred: str, ref: str, settings: RewardSettings = PAPER) -> float:
     r"""Return the reward of a formula, guard included: `sim(canon(pred), canon(ref)) 0.3^v`, times the guard.
 
     `sim = 1 - NED`. `v` counts the checks of `format_faults` that the reference passes and the prediction fails. A
@@ -46,7 +45,8 @@ def score_formula(pred: str, ref: str) -> float:
     sides = canon(pred), canon(ref)
     similarity = 1.0 - (ned(*sides) if sides[1] else ned(pred.strip(), ref.strip()))
     n_faults = len(format_faults(pred) - format_faults(ref))
-    return float(similarity * FAULT_FACTOR**n_faults * guard(pred, ref, (_laid_out(pred), _laid_out(ref))))
+    factor = settings.fault_factor**n_faults * guard(pred, ref, (_laid_out(pred), _laid_out(ref)), settings)
+    return float(similarity * factor)
 
 
 def canon(latex: str) -> str:

@@ -10,7 +10,7 @@ TRL does 1 and 4 to 6; rollouts come from `rollouts.py`, rewards from `rewards.p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from gravityocr.document import Crop
 from gravityocr.engine.engine import Engine
 from gravityocr.errors import ConfigError
 from gravityocr.rl.processor import build_processor, crop_of
-from gravityocr.rl.rewards import REWARDS
+from gravityocr.rl.rewards import rewards_with
 from gravityocr.rl.rl_config import RlConfig
-from gravityocr.rl.rollouts import EngineSampler, banned_tokens, seed_of
+from gravityocr.rl.rollouts import EngineSampler
+from gravityocr.rl.seeds import banned_tokens, seed_of
 from gravityocr.rl.trl_arguments import trl_arguments
 from gravityocr.training.corpora.region_shards import RegionFile
 
@@ -113,8 +114,7 @@ def stock_network(engine: Engine, config: RlConfig) -> Any:
     return model
 
 
-def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path],
-                  rewards: Sequence[Callable[..., Any]] = REWARDS) -> Any:  # fmt: skip
+def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path]) -> Any:
     """Return TRL's trainer for a run.
 
     *Raises*: ConfigError where a library is missing, or fewer prompts than a step takes.
@@ -144,7 +144,7 @@ def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path
         warnings.filterwarnings("ignore", message=".*rollout_func.*")
         trainer = QuietTrainer(
             model=stock_network(engine, config),
-            reward_funcs=list(rewards),
+            reward_funcs=list(rewards_with(config.rewards)),
             args=GRPOConfig(**arguments),
             train_dataset=dataset,
             processing_class=build_processor(engine),

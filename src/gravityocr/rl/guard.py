@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import re
 
-N_GRAM, LEAST_TOKENS, FREE_RUN = 8, 16, 16
+from gravityocr.rl.reward_settings import PAPER, RewardSettings
 
 # White space and what prints nothing: controls, soft hyphen, joiners, fillers, blank Braille, variation selectors.
 _INVISIBLE = re.compile(
     "[\\s\\x00-\\x1f\\x7f-\\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-_LONG_RUN = re.compile(rf"(.)\1{{{FREE_RUN},}}", re.DOTALL)
+_RUN = re.compile(r"(.)\1+", re.DOTALL)
 
 
-def guard(pred: str, ref: str, shown: tuple[str, str] | None = None) -> float:
+def guard(pred: str, ref: str, shown: tuple[str, str] | None = None, settings: RewardSettings = PAPER) -> float:
     """Return the factor from 0 to 1 by which repetition lowers a reward.
 
     In a run, any white space and any character that prints nothing counts as the same character. `shown` is what runs
@@ -30,29 +30,29 @@ def guard(pred: str, ref: str, shown: tuple[str, str] | None = None) -> float:
     >>> guard("a" * 32, "abc"), guard("a" * 32, "a" * 40), guard("", "")
     (0.5, 1.0, 1.0)
     """
-    g8 = min(1.0, distinct_share(pred) / distinct_share(ref))
-    n_pred, n_ref = map(longest_run, shown or (pred, ref))
+    g8 = min(1.0, distinct_share(pred, settings) / distinct_share(ref, settings))
+    n_pred, n_ref = (longest_run(text, settings) for text in shown or (pred, ref))
     return min(g8, n_ref / n_pred)
 
 
-def distinct_share(text: str) -> float:
+def distinct_share(text: str, settings: RewardSettings = PAPER) -> float:
     """Return the share of distinct 8-grams of whitespace tokens (rho8); 1 below 16 tokens.
 
     >>> distinct_share("a " * 16)
     0.1111111111111111
     """
     tokens = text.split()
-    if len(tokens) < LEAST_TOKENS:
+    if len(tokens) < max(settings.least_tokens, settings.n_gram):
         return 1.0
-    grams = list(zip(*(tokens[start:] for start in range(N_GRAM)), strict=False))
+    grams = list(zip(*(tokens[start:] for start in range(settings.n_gram)), strict=False))
     return len({*grams}) / len(grams)
 
 
-def longest_run(text: str) -> int:
-    """Return the length of the longest run of one character; `FREE_RUN` stands for every shorter one.
+def longest_run(text: str, settings: RewardSettings = PAPER) -> int:
+    """Return the length of the longest run of one character; `free_run` stands for every shorter one.
 
     >>> longest_run("x" + 40 * "-"), longest_run("abc")
     (40, 16)
     """
     shown = _INVISIBLE.sub(" ", text)
-    return max((len(found[0]) for found in _LONG_RUN.finditer(shown)), default=FREE_RUN)
+    return max([settings.free_run, *(len(found[0]) for found in _RUN.finditer(shown))])

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from gravityocr.rl.evaluation import Regions, check_tools, held_out
 from gravityocr.rl.grpo import build_trainer, check_libraries
 from gravityocr.rl.prompts import mine_prompts, prompt_files
 from gravityocr.rl.report import write_report
+from gravityocr.rl.reward_settings import PAPER
+from gravityocr.rl.rewards import reward_of
 from gravityocr.rl.rl_config import RlConfig
 from gravityocr.rl.rollouts import EngineSampler, rollout_engine
 from gravityocr.rl.run_watch import BEST_FOLDER, LAST_FOLDER, RunWatch, best_step_of, callback_of, last_state
@@ -44,7 +47,11 @@ def mine(config: RlConfig, on_progress: Callable[[TrialProgress], None] = lambda
     limit = config.prompts.max_tokens or config.grpo.max_tokens
     sampler = EngineSampler(engine, replace(config.grpo, max_tokens=limit, temperature=1.0, top_p=1.0))
     prompts = replace(config.prompts, max_tokens=limit)
-    return mine_prompts(prompts, prompt_folder(config), sampler, weights_mark(engine.checkpoint.path), on_progress)
+    mark = weights_mark(engine.checkpoint.path)
+    if config.rewards != PAPER:  # trials are scored with them
+        mark += f" {config.rewards}"
+    reward = partial(reward_of, settings=config.rewards)
+    return mine_prompts(prompts, prompt_folder(config), sampler, mark, on_progress, reward)
 
 
 def run_grpo(

@@ -11,10 +11,10 @@ from gravityocr.metrics.runs.confidence import FEW
 from gravityocr.rl.evaluation_records import ALL
 
 NAMES = {
-    "reward": "reward", "teds": "TEDS", "teds_struct": "TEDS-S", "cdm": "CDM", "ned": "NED",
-    "ned_plain": "NED, plain", "tpf": "TPF", "accepted": "accepted drafts a round",
+    "reward": "reward", "sampled_reward": "reward of samples", "teds": "TEDS", "teds_struct": "TEDS-S", "cdm": "CDM",
+    "ned": "NED", "ned_plain": "NED, plain", "tpf": "TPF", "accepted": "accepted drafts a round",
 }  # fmt: skip
-OF_ALL = ("reward", "tpf", "accepted")
+OF_ALL = ("reward", "sampled_reward", "tpf", "accepted")
 DIGITS = {"tpf": 3, "accepted": 2}
 MOST_CHARS, LEAD_CHARS = 240, 80
 MOST_EVALUATIONS = 30

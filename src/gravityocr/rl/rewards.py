@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from gravityocr.document import Task
@@ -13,12 +14,13 @@ from gravityocr.errors import InputError
 from gravityocr.metrics.edit import text_edit
 from gravityocr.rl.formula_reward import score_formula
 from gravityocr.rl.guard import guard
+from gravityocr.rl.reward_settings import PAPER, RewardSettings
 from gravityocr.rl.table_reward import score_table
 
 Completion = str | Sequence[dict[str, Any]]
 
 
-def score_text(pred: str, ref: str) -> float:
+def score_text(pred: str, ref: str, settings: RewardSettings = PAPER) -> float:
     """Return the reward of a text, guard included: `1 - NED` of the normal forms, times the guard.
 
     `NED` is the edit distance over the length of the longer side. Both sides pass the scorer's normalisation, which
@@ -30,34 +32,37 @@ def score_text(pred: str, ref: str) -> float:
     >>> score_text("Hello, Wxrld", "Hello World!")
     0.9
     """
-    return (1.0 - text_edit(pred, ref).ned) * guard(pred, ref)
+    return (1.0 - text_edit(pred, ref).ned) * guard(pred, ref, None, settings)
 
 
-_SCORES: dict[Task, Callable[[str, str], float]] = {"text": score_text, "table": score_table, "formula": score_formula}
+_Score = Callable[[str, str, RewardSettings], float]
+_SCORES: dict[Task, _Score] = {"text": score_text, "table": score_table, "formula": score_formula}
 
 
-def reward_of(task: Task, pred: str, ref: str) -> float:
+def reward_of(task: Task, pred: str, ref: str, settings: RewardSettings = PAPER) -> float:
     """Return the reward of a prediction, from 0 to 1, guard included.
 
     *Raises*: InputError for an unknown task.
     """
     if task not in _SCORES:
         raise InputError(f"unknown task {task!r} of a reward; use one of {', '.join(_SCORES)}")
-    return min(1.0, max(0.0, _SCORES[task](pred, ref)))
+    return min(1.0, max(0.0, _SCORES[task](pred, ref, settings)))
 
 
 def text_reward(
-    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str], **kwargs: Any
+    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str],
+    settings: RewardSettings = PAPER, **kwargs: Any,
 ) -> list[float | None]:
     """Reward the texts of a batch, None for what is no text: `(1 - NED) guard`.
 
     *Source*: section 5; see `score_text`.
     """
-    return _batch("text", completions, target, task)
+    return _batch("text", completions, target, task, settings)
 
 
 def table_reward(
-    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str], **kwargs: Any
+    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str],
+    settings: RewardSettings = PAPER, **kwargs: Any,
 ) -> list[float | None]:
     """Reward the tables of a batch, None for what is no table.
 
@@ -65,21 +70,27 @@ def table_reward(
 
     *Source*: section 5; see `score_table`.
     """
-    return _batch("table", completions, target, task)
+    return _batch("table", completions, target, task, settings)
 
 
 def formula_reward(
-    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str], **kwargs: Any
+    prompts: Sequence[Any], completions: Sequence[Completion], target: Sequence[str], task: Sequence[str],
+    settings: RewardSettings = PAPER, **kwargs: Any,
 ) -> list[float | None]:
     """Reward the formulas of a batch, None for what is no formula: `sim(canon(pred), canon(ref)) 0.3^v guard`.
 
     *Source*: section 5; see `score_formula`.
     """
-    return _batch("formula", completions, target, task)
+    return _batch("formula", completions, target, task, settings)
 
 
-REWARDS = (text_reward, table_reward, formula_reward)
+REWARDS: tuple[Callable[..., list[float | None]], ...] = (text_reward, table_reward, formula_reward)
 """The reward functions that a trainer is given: of every completion exactly one is a number."""
+
+
+def rewards_with(settings: RewardSettings) -> tuple[Callable[..., list[float | None]], ...]:
+    """Return the reward functions with other constants."""
+    return REWARDS if settings == PAPER else tuple(partial(one, settings=settings) for one in REWARDS)
 
 
 def completion_text(completion: Completion) -> str:
@@ -92,9 +103,10 @@ def completion_text(completion: Completion) -> str:
 
 
 def _batch(
-    wanted: Task, completions: Sequence[Completion], targets: Sequence[str], tasks: Sequence[str]
+    wanted: Task, completions: Sequence[Completion], targets: Sequence[str], tasks: Sequence[str],
+    settings: RewardSettings,
 ) -> list[float | None]:
     return [
-        reward_of(wanted, completion_text(completion), target) if task == wanted else None
+        reward_of(wanted, completion_text(completion), target, settings) if task == wanted else None
         for completion, target, task in zip(completions, targets, tasks, strict=True)
     ]

@@ -9,6 +9,7 @@ from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError
 from gravityocr.rl.evaluation import EvaluationConfig
 from gravityocr.rl.prompt_choice import PromptConfig
+from gravityocr.rl.reward_settings import RewardSettings
 
 RolloutEngine = Literal["trainer", "engine", "vllm"]
 ImportanceCorrection = Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask", "none"]
@@ -148,6 +149,7 @@ class RlConfig:
     grpo: GrpoConfig = field(default_factory=GrpoConfig)
     rollouts: RolloutConfig = field(default_factory=RolloutConfig)
     optimizer: RlOptimizerConfig = field(default_factory=RlOptimizerConfig)
+    rewards: RewardSettings = field(default_factory=RewardSettings)
     prompts: PromptConfig = field(default_factory=PromptConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 

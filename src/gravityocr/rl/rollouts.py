@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from gravityocr.engine.engine import Engine, EngineConfig
 from gravityocr.engine.live_weights import with_weights
 from gravityocr.engine.uncut import UncutCrop, read_uncut, text_of
 from gravityocr.rl.rl_config import GrpoConfig, RolloutConfig
+from gravityocr.rl.seeds import banned_tokens, seed_of
 from gravityocr.training.corpora.region_shards import LabelledRegion
 
 
@@ -77,14 +77,3 @@ class EngineSampler:
             ]
             for row in read_uncut(self.engine, asked)
         ]
-
-
-def banned_tokens(engine: Engine) -> frozenset[int]:
-    """Return what no completion may hold: a sampled image token would ask for an image, a mask token for a draft."""
-    return frozenset({engine.checkpoint.prompts.image_id, engine.checkpoint.diffusion.mask_id})
-
-
-def seed_of(*parts: Any) -> int:
-    """Return a seed that depends on all the parts."""
-    digest = hashlib.blake2b(" ".join(map(str, parts)).encode("utf-8"), digest_size=7).digest()
-    return int.from_bytes(digest, "big")

@@ -23,7 +23,8 @@ from gravityocr.rl.evaluation_records import (
 )
 from gravityocr.rl.grpo import log_prob_gap
 from gravityocr.rl.rl_config import RlConfig
-from gravityocr.rl.rollouts import EngineSampler, seed_of
+from gravityocr.rl.rollouts import EngineSampler
+from gravityocr.rl.seeds import seed_of
 from gravityocr.training.export import export_adapted
 from gravityocr.training.run_log import RunLog
 from gravityocr.training.run_settings import differences
@@ -107,7 +108,7 @@ class RunWatch:
     def _evaluate(self, step: int) -> str | None:
         assert self.log is not None
         self._take_rounded()
-        found = evaluate(self.sampler.engine, self.regions, self.config.evaluation)
+        found = evaluate(self.sampler.engine, self.regions, self.config.evaluation, self.config.rewards)
         write_records(record_file(self.folder, step), found.records)
         self._summaries[step] = found.summary
         alarm = tpf_alarm(self.config.evaluation, self._summaries[min(self._summaries)], found.summary)

@@ -16,13 +16,7 @@ from gravityocr.metrics.tables.html_tokens import tokenize
 from gravityocr.metrics.tables.table_tree import TableReading, read_table
 from gravityocr.metrics.teds import score_structure
 from gravityocr.rl.guard import guard
-
-STRUCTURE_WEIGHT, CELL_WEIGHT = 0.45, 0.55
-LEAST_ROWS, MOST_ROW_PENALTY = 4, 0.35
-FREE_REPEATS, LOOP_BASE, LOOP_SLOPE = 3, 0.30, 0.70
-ROW_BONUS, COLUMN_BONUS = 0.05, 0.05
-UNPARSABLE_WEIGHT = 0.15
-FREE_HIDDEN_SHARE, FREE_HIDDEN = 2, 256
+from gravityocr.rl.reward_settings import PAPER, RewardSettings
 
 _ROW_START = re.compile(r"\s*<tr\b", re.IGNORECASE)
 _TABLE_START = re.compile(r"<table\b", re.IGNORECASE)
@@ -57,7 +51,7 @@ class _Side:
     n_chars: int = 0
 
 
-def score_table(pred: str, ref: str) -> float:
+def score_table(pred: str, ref: str, settings: RewardSettings = PAPER) -> float:
     r"""Return the reward of a table, guard included.
 
     `r = clip((0.45 TEDS_struct + 0.55 s_cell) (1 - p_row) (1 - p_loop))`, then `r <- r + b (1 - r)`, times the guard.
@@ -73,19 +67,20 @@ def score_table(pred: str, ref: str) -> float:
     """
     is_fragment = _is_fragment(ref)
     one, other = _read_side(pred, is_fragment), _reference(ref, is_fragment)
-    scores = _compare(one, other)
+    scores = _compare(one, other, settings)
     if scores.status == "unclosed":
         return 0.0
     if scores.status == "unparsable":
         both_blank = not pred.strip() and not ref.strip()
-        return (1.0 if both_blank else UNPARSABLE_WEIGHT * (1.0 - ned(pred, ref))) * guard(pred, ref)
-    quality = STRUCTURE_WEIGHT * scores.structure + CELL_WEIGHT * scores.cells
+        plain = 1.0 if both_blank else settings.unparsable_weight * (1.0 - ned(pred, ref))
+        return plain * guard(pred, ref, None, settings)
+    quality = settings.structure_weight * scores.structure + settings.cell_weight * scores.cells
     reward = min(1.0, max(0.0, quality * (1.0 - scores.p_row) * (1.0 - scores.p_loop)))
     reward += scores.bonus * (1.0 - reward)
-    return reward * guard(one.plain, other.plain, (html.unescape(pred), html.unescape(ref)))
+    return reward * guard(one.plain, other.plain, (html.unescape(pred), html.unescape(ref)), settings)
 
 
-def table_scores(pred: str, ref: str) -> TableScores:
+def table_scores(pred: str, ref: str, settings: RewardSettings = PAPER) -> TableScores:
     """Measure the parts of the reward.
 
     Both sides are read in the scorer's normal form. A reference of bare rows (a *row fragment*: it begins with `<tr`
@@ -105,21 +100,20 @@ def table_scores(pred: str, ref: str) -> TableScores:
     - `bonus`: 0.05 for equal row counts and 0.05 for equal column counts.
     """
     is_fragment = _is_fragment(ref)
-    return _compare(_read_side(pred, is_fragment), _reference(ref, is_fragment))
+    return _compare(_read_side(pred, is_fragment), _reference(ref, is_fragment), settings)
 
 
-def _compare(one: _Side, other: _Side) -> TableScores:
+def _compare(one: _Side, other: _Side, settings: RewardSettings) -> TableScores:
     if not one.is_closed:
         return TableScores("unclosed")
     if one.table is None or other.table is None:
         return TableScores("unparsable")
     n_pred, n_ref = len(one.row_keys), len(other.row_keys)
-    bonus = ROW_BONUS * (n_pred == n_ref) + COLUMN_BONUS * (one.n_columns == other.n_columns)
-    p_row = min(MOST_ROW_PENALTY, abs(n_pred - n_ref) / max(n_ref, LEAST_ROWS))
+    bonus = settings.row_bonus * (n_pred == n_ref) + settings.column_bonus * (one.n_columns == other.n_columns)
+    p_row = min(settings.most_row_penalty, abs(n_pred - n_ref) / max(n_ref, settings.least_rows))
     structure = score_structure(one.table, other.table)
-    return TableScores(
-        "ok", structure, _cell_similarity(one, other), p_row, _loop_penalty(one.row_keys, other.row_keys), bonus
-    )
+    p_loop = _loop_penalty(one.row_keys, other.row_keys, settings)
+    return TableScores("ok", structure, _cell_similarity(one, other, settings), p_row, p_loop, bonus)
 
 
 def _is_fragment(ref: str) -> bool:
@@ -185,8 +179,9 @@ def _n_printed(table: TableReading) -> int:
     return n_cells + n_tag * len(table.rows)
 
 
-def _cell_similarity(pred: _Side, ref: _Side) -> float:
-    n_hidden = pred.n_hidden - ref.n_hidden - FREE_HIDDEN - FREE_HIDDEN_SHARE * ref.n_chars
+def _cell_similarity(pred: _Side, ref: _Side, settings: RewardSettings) -> float:
+    n_free = ref.n_hidden + settings.free_hidden + round(settings.free_hidden_share * ref.n_chars)
+    n_hidden = pred.n_hidden - n_free
     n_inserted = max(0, pred.n_stray - ref.n_stray, n_hidden)
     longer = max(len(side.texts) - side.texts.count(_BETWEEN_CELLS) for side in (pred, ref)) + n_inserted
     if not longer:
@@ -194,7 +189,7 @@ def _cell_similarity(pred: _Side, ref: _Side) -> float:
     return max(0.0, 1.0 - (edit_distance(pred.texts, ref.texts) + n_inserted) / longer)
 
 
-def _loop_penalty(pred: tuple[str, ...], ref: tuple[str, ...]) -> float:
+def _loop_penalty(pred: tuple[str, ...], ref: tuple[str, ...], settings: RewardSettings) -> float:
     known = Counter(ref)
-    n_beyond = sum(max(0, n - max(FREE_REPEATS, known[key] + 1)) for key, n in Counter(pred).items())
-    return min(1.0, LOOP_BASE + LOOP_SLOPE * n_beyond / len(pred)) if n_beyond else 0.0
+    n_beyond = sum(max(0, n - max(settings.free_repeats, known[key] + 1)) for key, n in Counter(pred).items())
+    return min(1.0, settings.loop_base + settings.loop_slope * n_beyond / len(pred)) if n_beyond else 0.0
