@@ -15,6 +15,7 @@ import pytest
 from gravityocr.config import load_config
 from gravityocr.model.text import TextLayer
 from gravityocr.model.vision import VisionBlock
+from gravityocr.rl.rl_config import RlConfig
 from gravityocr.training.run_config import TrainConfig
 
 # Section 3 of the method; the warm-up is a share of the steps, see below.
@@ -27,6 +28,19 @@ PAPER: dict[str, Any] = {
     "optimizer.betas": [0.9, 0.999], "optimizer.weight_decay": 0.0, "optimizer.clip_norm": 1.0,
     "optimizer.warmup": 500 / 40000, "optimizer.decay_from": 500 / 40000,
 }  # fmt: skip
+SECTION_5: dict[str, Any] = {
+    "rl.steps": 500, "rl.bf16": True, "rl.freeze": [], "grpo.prompts_per_step": 24, "grpo.n_rollouts": 28,
+    "grpo.advantages": "group", "grpo.loss": "token", "grpo.clip_low": 0.2, "grpo.clip_high": 0.28, "grpo.kl": 1e-3,
+    "grpo.temperature": 1.0, "grpo.top_p": 1.0, "grpo.max_tokens": 8448, "grpo.leave_out_truncated": True,
+    "rollouts.engine": "vllm", "rollouts.importance_correction": "token_truncate",
+    "optimizer.kind": "adamw_8bit", "optimizer.lr": 3e-6, "optimizer.schedule": "cosine", "optimizer.clip_norm": 1.0,
+    "rewards.structure_weight": 0.45, "rewards.cell_weight": 0.55, "rewards.least_rows": 4,
+    "rewards.most_row_penalty": 0.35, "rewards.free_repeats": 3, "rewards.loop_base": 0.3, "rewards.loop_slope": 0.7,
+    "rewards.row_bonus": 0.05, "rewards.column_bonus": 0.05, "rewards.unparsable_weight": 0.15,
+    "rewards.fault_factor": 0.3, "rewards.n_gram": 8, "rewards.least_tokens": 16, "rewards.free_run": 16,
+    "prompts.n_trials": 8, "prompts.n_prompts": 7723, "prompts.table_share": 0.92, "prompts.text_share": 0.06,
+    "prompts.formula_share": 0.02,
+}  # fmt: skip
 SOURCE = re.compile(r"Table 7|section \d|eq \(\d\)")
 
 
@@ -38,8 +52,27 @@ def recipes(repo_root: Path) -> Path:
 def test_every_recipe_loads(recipes: Path) -> None:
     files = sorted(recipes.glob("*.toml"))
     assert {"laptop", "nano-ablation", "nano-tasks", "nano-text", "paper"} <= {file.stem for file in files}
+    assert {"grpo-nano", "grpo-paper"} <= {file.stem for file in files}
     for file in files:
-        load_config(TrainConfig, file)
+        config: type = RlConfig if file.stem.startswith("grpo-") else TrainConfig
+        load_config(config, file)
+
+
+def test_section_5_stands_in_the_recipe_of_grpo(recipes: Path) -> None:
+    """They stand in the file itself, each with its source."""
+    text = (recipes / "grpo-paper.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    for name, value in SECTION_5.items():
+        section, key = name.split(".")
+        assert table[section][key] == value, name
+        line = re.search(rf"^{key} = .*$", text.split(f"\n[{section}]")[1], re.MULTILINE)
+        assert line and "section 5" in line[0], f"{name} names no source"
+
+
+def test_grpo_on_nano_needs_no_download(recipes: Path) -> None:
+    config = load_config(RlConfig, recipes / "grpo-nano.toml")
+    assert (config.rl.checkpoint, config.prompts.pool, config.rl.device) == ("nano", "sample", "cpu")
+    assert config.optimizer.kind == "adamw" and config.rollouts.engine == "engine" and not config.evaluation.cdm
 
 
 def test_the_paper_s_settings_stand_in_its_recipe(recipes: Path) -> None:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gravityocr.commands.options import Json, console
 from gravityocr.config import dump_config, load_config
 from gravityocr.errors import GravityOCRError
+from gravityocr.model.checkpoint import resolve_checkpoint
 from gravityocr.rl.evaluation import check_tools, held_out
 from gravityocr.rl.grpo import check_libraries
 from gravityocr.rl.launch import figures_of, mine, prompt_folder, run_grpo
@@ -68,6 +69,7 @@ def plan_of(config: RlConfig) -> dict[str, Any]:
     problems = []
     for check in (
         lambda: check_libraries(config),
+        lambda: resolve_checkpoint(config.rl.checkpoint),
         lambda: pool_files(config.prompts.pool, "train"),
         lambda: held_out(config.evaluation, config.prompts.pool),
         lambda: check_tools(config.evaluation),
@@ -84,6 +86,7 @@ def plan_of(config: RlConfig) -> dict[str, Any]:
         "completions": grpo.n_completions * config.rl.steps,
         "most_tokens_per_step": grpo.n_completions * grpo.max_tokens,
         "forwards_per_step_and_process": config.accumulation,
+        "never_sampled": ["image token", "mask token"],
         "prompts": str(prompt_folder(config)),
         "missing": problems,
         "ready": not problems,
@@ -95,6 +98,7 @@ def plan_text(plan: dict[str, Any], config: RlConfig) -> str:
     lines = ["# resolved configuration", "", dump_config(config), "# TRL's trainer gets", ""]
     lines += [f"{name} = {value!r}" for name, value in plan["trl"].items()]
     sizes = ("completions_per_step", "completions", "most_tokens_per_step", "forwards_per_step_and_process")
-    lines += ["", *(f"{name}: {plan[name]:,}" for name in sizes), f"prompts: {plan['prompts']}"]
+    lines += ["", *(f"{name}: {plan[name]:,}" for name in sizes)]
+    lines += [f"never sampled: {', '.join(plan['never_sampled'])}", f"prompts: {plan['prompts']}"]
     lines += [f"missing: {problem}" for problem in plan["missing"]] or ["nothing is missing"]
     return "\n".join(lines)

@@ -10,15 +10,17 @@ TRL does 1 and 4 to 6; rollouts come from `rollouts.py`, rewards from `rewards.p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.data import Sampler
 
 from gravityocr.document import Crop
 from gravityocr.engine.engine import Engine
 from gravityocr.errors import ConfigError
+from gravityocr.rl.length_batches import scores_by_length
 from gravityocr.rl.processor import build_processor, crop_of
 from gravityocr.rl.rewards import rewards_with
 from gravityocr.rl.rl_config import RlConfig
@@ -27,6 +29,7 @@ from gravityocr.rl.seeds import banned_tokens, seed_of
 from gravityocr.rl.trl_arguments import trl_arguments
 from gravityocr.training.corpora.region_shards import RegionFile
 
+OLD_NAME = ".*gradient_checkpointing. is deprecated"  # of transformers; TRL still uses it
 _PARTS = {"vision": "model.visual.", "embeddings": "model.language_model.embed_tokens.",
           "decoder": "model.language_model.", "lm_head": "lm_head."}  # fmt: skip
 
@@ -42,9 +45,9 @@ def check_libraries(config: RlConfig) -> None:
         needed["vllm"] = "vllm, or set rollouts.engine to engine"
     if config.rl.tensorboard:
         needed["tensorboard"] = "'gravityocr[train]', or set rl.tensorboard to false"
-    for name, remedy in needed.items():
-        if find_spec(name) is None:
-            raise ConfigError(f"this run needs {name}; pip install {remedy}")
+    missing = [f"{name} (pip install {remedy})" for name, remedy in needed.items() if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"this run needs {' and '.join(missing)}")
     if config.rl.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("rl.device is cuda, and there is no CUDA device here; set it to cpu")
 
@@ -68,6 +71,36 @@ def prompt_dataset(files: Sequence[Path], engine: Engine) -> Any:
     return Dataset.from_dict(columns, features=Features(features))
 
 
+class PromptOrder(Sampler[int]):
+    """The places of the prompts of a whole run: all are taken once before one comes again, each round in a new order.
+
+    A step takes `prompts_per_step` of them; what is left of a round is passed over. Seed and step alone decide, so
+    that a run that goes on finds its place.
+    """
+
+    def __init__(self, n_prompts: int, config: RlConfig) -> None:
+        self._n_prompts = n_prompts
+        self._config = config
+        self._n_batches = -(-config.rl.steps // config.grpo.n_iterations)
+        self._n_repeats = config.grpo.n_iterations * config.accumulation  # the trainer asks again for every forward
+
+    def __len__(self) -> int:
+        return self._n_batches * self._n_repeats * self._config.grpo.n_completions
+
+    def __iter__(self) -> Iterator[int]:
+        size = self._config.grpo.prompts_per_step
+        order: list[int] = []
+        for number in range(self._n_batches):
+            round_, place = divmod(number, self._n_prompts // size)
+            if place == 0:
+                generator = torch.Generator().manual_seed(seed_of(self._config.rl.seed, "prompts", round_))
+                order = torch.randperm(self._n_prompts, generator=generator).tolist()
+            chosen = order[place * size : (place + 1) * size]
+            for _ in range(self._n_repeats):
+                for prompt in chosen:
+                    yield from [prompt] * self._config.grpo.n_rollouts
+
+
 class EngineRollouts:
     """Our engine as TRL's rollout function: the same prompts, samples and their log-probabilities."""
 
@@ -82,11 +115,11 @@ class EngineRollouts:
         tensors = trainer.processing_class.tensors
         crops: list[Crop] = []
         seeds: list[tuple[int, ...]] = []
-        keys: list[tuple[str, bytes]] = []
+        keys: list[tuple[Any, ...]] = []
         ids: list[list[int]] = []
         for number, messages in enumerate(prompts):
             image, instruction = crop_of(messages)
-            key = (instruction, image.tobytes())
+            key = (instruction, image.mode, image.size, image.tobytes())
             seed = seed_of(self._seed, state.global_step, accelerator.process_index * len(prompts) + number)
             if keys and keys[-1] == key:
                 seeds[-1] += (seed,)
@@ -126,27 +159,37 @@ def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path
 
     disable_progress_bar()
 
+    engine = sampler.engine
+    prompts = prompt_dataset(files, engine)
+    if len(prompts) < config.grpo.prompts_per_step:
+        what = f"the prompt pool holds {len(prompts)} prompts, and a step takes {config.grpo.prompts_per_step}"
+        raise ConfigError(f"{what}; mine more (prompts.*), or lower grpo.prompts_per_step")
+
     class QuietTrainer(GRPOTrainer):
-        """TRL's trainer, which tells nobody that it runs."""
+        """TRL's trainer, which tells nobody that it runs, takes prompts in our order, and scores like lengths together."""
 
         def _send_telemetry(self) -> None:
             """Send nothing."""
 
-    engine = sampler.engine
-    dataset = prompt_dataset(files, engine)
-    if len(dataset) < config.grpo.prompts_per_step:
-        what = f"the prompt pool holds {len(dataset)} prompts, and a step takes {config.grpo.prompts_per_step}"
-        raise ConfigError(f"{what}; mine more (prompts.*), or lower grpo.prompts_per_step")
+        def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+            """Score completions; see `scores_by_length`."""
+            return scores_by_length(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+
+        def _get_train_sampler(self, dataset: Any = None) -> Any:
+            """Return the order of the prompts; TRL's own forgets, when a run goes on, how often it went through."""
+            return PromptOrder(len(prompts), config)
+
     arguments = trl_arguments(config, banned_tokens(engine))
     rollout = EngineRollouts(sampler, config.rl.seed) if config.rollouts.engine == "engine" else None
     with warnings.catch_warnings():
         # The argument is called experimental; the version is pinned, and a test holds what it does.
         warnings.filterwarnings("ignore", message=".*rollout_func.*")
+        warnings.filterwarnings("ignore", message=OLD_NAME)
         trainer = QuietTrainer(
             model=stock_network(engine, config),
             reward_funcs=list(rewards_with(config.rewards)),
             args=GRPOConfig(**arguments),
-            train_dataset=dataset,
+            train_dataset=prompts,
             processing_class=build_processor(engine),
             rollout_func=rollout,
         )

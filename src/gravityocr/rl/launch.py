@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from torch import multiprocessing
 
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.rl.evaluation import Regions, check_tools, held_out
-from gravityocr.rl.grpo import build_trainer, check_libraries
+from gravityocr.rl.grpo import OLD_NAME, build_trainer, check_libraries
 from gravityocr.rl.prompts import mine_prompts, prompt_files
 from gravityocr.rl.report import write_report
 from gravityocr.rl.reward_settings import PAPER
@@ -25,7 +28,7 @@ from gravityocr.rl.rl_config import RlConfig
 from gravityocr.rl.rollouts import EngineSampler, rollout_engine
 from gravityocr.rl.run_watch import BEST_FOLDER, LAST_FOLDER, RunWatch, best_step_of, callback_of, last_state
 from gravityocr.rl.trials import TrialProgress
-from gravityocr.rl.trl_arguments import STATES_FOLDER
+from gravityocr.rl.trl_arguments import PATIENCE_S, STATES_FOLDER
 from gravityocr.training.launch import free_port
 from gravityocr.training.state import lock_folder
 from gravityocr.training.writable import check_writable
@@ -68,15 +71,20 @@ def run_grpo(
     held_out(config.evaluation, config.prompts.pool)
     check_writable(Path(rl.folder), f"rl.folder {rl.folder}")
     launched = dist.is_torchelastic_launched()
+    is_first, turns = True, nullcontext()
     if launched:
         from accelerate import PartialState
 
-        first, alone = PartialState(cpu=rl.device == "cpu").main_process_first(), False
-    else:
-        first, alone = nullcontext(), rl.n_processes == 1
-    with first:
+        processes = PartialState(cpu=rl.device == "cpu", timeout=timedelta(seconds=PATIENCE_S))
+        is_first, turns = processes.is_main_process, processes.main_process_first()
+    step = last_state(Path(rl.folder) / STATES_FOLDER)[1]
+    if step >= rl.steps and (Path(rl.folder) / LAST_FOLDER).is_dir():
+        if is_first:
+            print(f"the run in {rl.folder} is finished, at step {step}; raise rl.steps to go on", file=sys.stderr)
+        return figures_of(config) if is_first else None
+    with turns:
         mine(config, on_progress)
-    if launched or alone:
+    if launched or rl.n_processes == 1:
         return _run_process(config)
     with lock_folder(Path(rl.folder)):
         try:
@@ -84,7 +92,7 @@ def run_grpo(
         except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
             last = str(error).strip().splitlines()[-1]
             raise GravityOCRError(f"a training process failed: {last}") from error
-    if last_state(Path(rl.folder) / STATES_FOLDER)[1] < rl.steps:
+    if not (Path(rl.folder) / LAST_FOLDER).is_dir():  # what ends a run that is not interrupted
         raise KeyboardInterrupt
     return figures_of(config)
 
@@ -103,8 +111,6 @@ def _run_process(config: RlConfig) -> dict[str, Any] | None:
 def _train(config: RlConfig) -> None:
     folder = Path(config.rl.folder)
     state, step = last_state(folder / STATES_FOLDER)
-    if step >= config.rl.steps and (folder / LAST_FOLDER).is_dir():
-        return
     regions: Regions = held_out(config.evaluation, config.prompts.pool)
     engine = rollout_engine(config.rl.checkpoint, config.rl.device, config.rollouts)
     sampler = EngineSampler(engine, config.grpo)
@@ -116,9 +122,10 @@ def _train(config: RlConfig) -> None:
     trainer.add_callback(callback_of(watch))
     if state is not None:
         load_weights(trainer, state)
-    watch.begin(trainer, step)
-    with watch.stop:
-        if step < config.rl.steps:
+    is_over = watch.begin(trainer, step)
+    with watch.stop, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=OLD_NAME)
+        if step < config.rl.steps and not is_over:
             trainer.train(resume_from_checkpoint=str(state) if state is not None else None)
     if watch.is_stopped:
         if watch.log is not None:
@@ -150,7 +157,7 @@ def figures_of(config: RlConfig, *, plots: bool = True) -> dict[str, Any]:
         "step": report["steps"]["last"], "best_step": report["steps"]["best"], "run": report["run"],
         "evaluations": [{name: one[name] for name in ("step", "quality", "tpf_fall")} for one in report["evaluations"]],
         "changes": report["changes"], "checkpoint": str(folder / LAST_FOLDER),
-        "best": str(best) if best.is_dir() else None, "report": str(folder / "report.md"),
+        "best": str(best) if report["steps"]["best"] and best.is_dir() else None, "report": str(folder / "report.md"),
     }  # fmt: skip
 
 

@@ -56,10 +56,14 @@ class RunWatch:
         self.log: RunLog | None = None
         self._summaries: dict[int, Summary] = {}
 
-    def begin(self, trainer: Any, step: int) -> None:
-        """Take up a run at a step: its log, its settings, its evaluations; compare engine and trainer."""
+    def begin(self, trainer: Any, step: int) -> bool:
+        """Take up a run at a step: its log, its settings, its evaluations; compare engine and trainer.
+
+        Returns whether it has to stop at once, as it did before: TPF had fallen too far.
+        """
         self.trainer = trainer
         if trainer.accelerator.is_main_process:
+            shutil.rmtree(self.folder / LAST_FOLDER, ignore_errors=True)  # it would speak of an earlier end
             file = self.folder / CONFIG_FILE
             before = load_config(RlConfig, file) if step and file.is_file() else None
             self.log = RunLog(self.folder, tensorboard=False)
@@ -67,7 +71,7 @@ class RunWatch:
             file.write_text(dump_config(self.config), encoding="utf-8")
             self._take_up_evaluations(step)
             self._compare_with_engine(step)
-        self.evaluate_if_due(step)
+        return self._any(self._stops(self.evaluate_if_due(step)))
 
     def logged(self, step: int, logs: Mapping[str, Any]) -> None:
         """Write what the trainer tells of a step."""
@@ -83,9 +87,10 @@ class RunWatch:
     def step_is_over(self, step: int) -> bool:
         """Evaluate where it is due; tell whether the run has to stop now."""
         asked = self._any(self.stop.signum is not None)
-        self.is_stopped = asked
-        alarm = None if asked else self.evaluate_if_due(step)
-        return self._any(asked or (alarm is not None and self.config.evaluation.on_tpf_fall == "stop"))
+        # A state cannot hold rollouts that were used once and are to be used again.
+        self.is_stopped = asked and step % self.config.grpo.n_iterations == 0
+        alarm = None if self.is_stopped else self.evaluate_if_due(step)
+        return self.is_stopped or self._any(self._stops(alarm))
 
     def evaluate_if_due(self, step: int) -> str | None:
         """Read the held-out regions where it is due, and keep the weights if they are the best; return an alarm."""
@@ -93,8 +98,10 @@ class RunWatch:
         if step % evaluation.every and step != self.config.rl.steps:
             return None
         alarm = None
-        if self.log is not None and step not in self._summaries:
-            alarm = self._evaluate(step)
+        if self.log is not None:
+            if step not in self._summaries:
+                self._evaluate(step)
+            alarm = self._alarm(step)
         self.trainer.accelerator.wait_for_everyone()
         return alarm
 
@@ -105,20 +112,25 @@ class RunWatch:
         export_adapted(self.folder / name, checkpoint, checkpoint.model, checkpoint.diffusion, torch.bfloat16)
         return self.folder / name
 
-    def _evaluate(self, step: int) -> str | None:
+    def _alarm(self, step: int) -> str | None:
+        return tpf_alarm(self.config.evaluation, self._summaries[min(self._summaries)], self._summaries[step])
+
+    def _stops(self, alarm: str | None) -> bool:
+        return alarm is not None and self.config.evaluation.on_tpf_fall == "stop"
+
+    def _evaluate(self, step: int) -> None:
         assert self.log is not None
         self._take_rounded()
         found = evaluate(self.sampler.engine, self.regions, self.config.evaluation, self.config.rewards)
         write_records(record_file(self.folder, step), found.records)
         self._summaries[step] = found.summary
-        alarm = tpf_alarm(self.config.evaluation, self._summaries[min(self._summaries)], found.summary)
+        alarm = self._alarm(step)
         record = {"eval": found.summary, "quality": found.summary["quality"], "eval_seconds": round(found.seconds, 1)}
         record |= {f"{kind}_reward": one["reward"] for kind, one in found.summary["kinds"].items() if "reward" in one}
         record |= {"tpf": found.summary["all"].get("tpf", 0.0)}
         self.log.write({"step": step}, {**record, **({"alarm": alarm} if alarm else {})})
         if step and best_step(self._summaries, self.config) == step:
             self.export(BEST_FOLDER)
-        return alarm
 
     def _take_rounded(self) -> None:
         """Let the engine read with the weights as a checkpoint would hold them."""
@@ -128,7 +140,8 @@ class RunWatch:
     def _take_up_evaluations(self, step: int) -> None:
         """Read the evaluations up to a step, and drop those of steps that were lost."""
         if step == 0:
-            shutil.rmtree(self.folder / FOLDER, ignore_errors=True)
+            for name in (FOLDER, BEST_FOLDER):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
             return
         for known in record_steps(self.folder) if (self.folder / FOLDER).is_dir() else []:
             if known > step:

@@ -11,6 +11,7 @@ _ADVANTAGES = {"group": "group", "batch": "batch", "mean": "none"}
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
 _OPTIMIZERS = {"adamw": "adamw_torch", "adamw_8bit": "adamw_8bit"}
 _SCHEDULES = {"cosine": "cosine", "linear": "linear", "constant": "constant"}
+_MOST_BIAS = -100.0  # the strongest that vLLM takes
 STATES_FOLDER = "states"
 PATIENCE_S = 4 * 3600
 """How long a process waits for the others, one of which may be reading held-out regions."""
@@ -42,7 +43,7 @@ def trl_arguments(config: RlConfig, banned: frozenset[int] = frozenset()) -> dic
         "temperature": grpo.temperature,
         "top_p": grpo.top_p,
         "max_completion_length": grpo.max_tokens,
-        "generation_kwargs": {"suppress_tokens": sorted(banned)} if banned else None,
+        "generation_kwargs": _without(banned, config) if banned else None,
         "learning_rate": optimizer.lr,
         "lr_scheduler_type": _SCHEDULES[optimizer.schedule],
         "warmup_steps": round(optimizer.warmup * rl.steps),
@@ -62,9 +63,17 @@ def trl_arguments(config: RlConfig, banned: frozenset[int] = frozenset()) -> dic
         "report_to": ["tensorboard"] if rl.tensorboard else [],
         "disable_tqdm": True,
         "ddp_timeout": PATIENCE_S,
+        "ddp_find_unused_parameters": False,
         "remove_unused_columns": False,
         **_vllm(config),
     }
+
+
+def _without(banned: frozenset[int], config: RlConfig) -> dict[str, Any]:
+    """Return what keeps tokens from being sampled: generate and vLLM have different words for it."""
+    if config.rollouts.engine == "vllm":
+        return {"logit_bias": dict.fromkeys(sorted(banned), _MOST_BIAS)}
+    return {"suppress_tokens": sorted(banned)}
 
 
 def _vllm(config: RlConfig) -> dict[str, Any]:
