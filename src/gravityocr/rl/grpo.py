@@ -166,7 +166,7 @@ def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path
         raise ConfigError(f"{what}; mine more (prompts.*), or lower grpo.prompts_per_step")
 
     class QuietTrainer(GRPOTrainer):
-        """TRL's trainer, which tells nobody that it runs, takes prompts in our order, and scores like lengths together."""
+        """TRL's trainer, silent, with the prompts in our order, which scores completions of like lengths together."""
 
         def _send_telemetry(self) -> None:
             """Send nothing."""
