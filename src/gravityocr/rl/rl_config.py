@@ -101,14 +101,13 @@ class RolloutConfig:
     """Who samples.
 
     `engine` "trainer" is the trainer's own generate, "engine" ours, "vllm" a vLLM in the same process on a GPU. Ours
-    decodes by `decode`, both ways with the same samples: the noise belongs to the place and the token. Where the
-    engine computes otherwise than the trainer (vLLM, or ours in another `dtype`), `importance_correction` weighs each
-    token by the ratio of their probabilities, at most `importance_cap`.
+    decodes by `decode`, both ways with the same samples: the noise belongs to the place and the token. Where vLLM's
+    probabilities differ from the trainer's, `importance_correction` weighs each token by their ratio, at most
+    `importance_cap`. `n_compared` held-out regions show at the start how far our engine is from the trainer.
     """
 
     engine: RolloutEngine = "engine"
     decode: Literal["ar", "self-spec"] = "ar"
-    dtype: Literal["float32", "bfloat16"] = "float32"
     max_running: int = 128
     importance_correction: ImportanceCorrection = "token_truncate"
     importance_cap: float = 3.0
@@ -162,6 +161,9 @@ class RlConfig:
         if each % micro_batch:
             what = f"rl.micro_batch {micro_batch} does not divide the {each} completions of a step and process"
             raise ConfigError(f"{what}; choose {nearest_divisor(each, micro_batch)}")
+        if self.rl.save_every % self.grpo.n_iterations:
+            what = f"rl.save_every {self.rl.save_every} is no multiple of grpo.n_iterations {self.grpo.n_iterations}"
+            raise ConfigError(f"{what}: rollouts that are used again cannot be saved; choose a multiple")
         if self.rollouts.engine == "vllm" and self.rl.device == "cpu":
             raise ConfigError("rollouts.engine vllm shares the trainer's GPU; set rl.device to cuda, or it to engine")
 

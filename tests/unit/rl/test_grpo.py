@@ -149,7 +149,7 @@ def test_the_order_of_prompts_depends_on_seed_and_step_alone() -> None:
     short = dealt("rl.steps=4")
     assert dealt("rl.steps=40") == short == dealt("rl.steps=4", "rl.micro_batch=4")
     assert dealt("rl.steps=4", "rl.seed=1") != short
-    twice = small_run("unused", "rl.steps=4", "grpo.n_iterations=2")
+    twice = small_run("unused", "rl.steps=4", "grpo.n_iterations=2", "rl.save_every=2")
     assert sorted(Counter(PromptOrder(5, twice)).values()) == [8] * 4  # two batches, each for two updates
 
 

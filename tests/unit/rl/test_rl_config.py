@@ -58,6 +58,7 @@ def test_a_step_takes_672_completions_that_are_shared_out() -> None:
         (["rollouts.importance_cap=0.5"], r"rollouts\.importance_cap"),
         (["rollouts.engine=ours"], r"rollouts\.engine"),
         (["grpo.clip_hi=0.3"], r"clip_high"),
+        (["grpo.n_iterations=4"], r"rl.save_every 50 is no multiple of grpo.n_iterations 4"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(settings: list[str], named: str) -> None:

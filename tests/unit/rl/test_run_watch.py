@@ -158,7 +158,7 @@ def test_a_signal_ends_the_run_behind_the_step_and_before_an_evaluation(
 
 
 def test_a_batch_of_rollouts_is_used_up_before_a_run_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = ScriptedWatch(tmp_path, {step: (0.5, 4.0) for step in range(7)}, "grpo.n_iterations=3")
+    watch = ScriptedWatch(tmp_path, {step: (0.5, 4.0) for step in range(7)}, "grpo.n_iterations=3", "rl.save_every=3")
     watch.stop.signum = signal.SIGTERM
     assert watch.run(monkeypatch) == 3 and watch.is_stopped
 

@@ -84,7 +84,7 @@ def test_vllm_shares_the_gpu_and_its_tokens_are_weighed(tmp_path: Path) -> None:
         ("grpo.loss=sequence", "loss_type", "grpo"),
         ("grpo.kl_unbiased=true", "use_bias_correction_kl", True),
         ("grpo.leave_out_truncated=false", "mask_truncated_completions", False),
-        ("grpo.n_iterations=3", "num_iterations", 3),
+        ("grpo.n_iterations=5", "num_iterations", 5),
         ("optimizer.kind=adamw", "optim", "adamw_torch"),
         ("optimizer.schedule=linear", "lr_scheduler_type", "linear"),
         ("optimizer.schedule=constant", "lr_scheduler_type", "constant"),
