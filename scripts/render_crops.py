@@ -100,13 +100,19 @@ def regions(args: argparse.Namespace) -> Iterator[LabelledRegion]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder that scripts/prepare_data.py filled")
     parser.add_argument("--out", type=Path, required=True, help=f"file to write, ending in {SUFFIX}")
     for name in ("tables", "formulas", "lines", "paragraphs"):
-        parser.add_argument(f"--{name}", type=int, default=0, metavar="N")
-    parser.add_argument("--rows", type=int, nargs=2, default=(3, 30), metavar=("LEAST", "MOST"))
-    parser.add_argument("--split", choices=SPLITS, default="heldout")
-    parser.add_argument("--seed", type=int, default=0)
+        what = f"{name} of text" if name in ("lines", "paragraphs") else name
+        parser.add_argument(
+            f"--{name}", type=int, default=0, metavar="N", help=f"number of {what} to render (default: %(default)s)"
+        )
+    rows = "least and most rows of a table (default: 3 30)"
+    parser.add_argument("--rows", type=int, nargs=2, default=(3, 30), metavar=("LEAST", "MOST"), help=rows)
+    split = "part of the content and fonts; heldout is never trained on (default: %(default)s)"
+    parser.add_argument("--split", choices=SPLITS, default="heldout", help=split)
+    seed = "what is drawn: the same seed gives the same crops (default: %(default)s)"
+    parser.add_argument("--seed", type=int, default=0, help=seed)
     args = parser.parse_args()
     if not args.out.name.endswith(SUFFIX):
         parser.error(f"--out {args.out}: name a file that ends in {SUFFIX}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tomllib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +16,14 @@ from gravityocr.errors import GravityOCRError
 from gravityocr.model.checkpoint import resolve_checkpoint
 from gravityocr.rl.evaluation import check_tools, held_out
 from gravityocr.rl.grpo import check_libraries
-from gravityocr.rl.launch import figures_of, mine, prompt_folder, run_grpo
+from gravityocr.rl.launch import figures_of, run_grpo, tell
+from gravityocr.rl.mining import mine, prompt_folder
 from gravityocr.rl.rl_config import RlConfig
 from gravityocr.rl.trials import TrialProgress
 from gravityocr.rl.trl_arguments import trl_arguments
 from gravityocr.training.pool_tokens import pool_files
+
+N_LINES = 20
 
 
 def rl(
@@ -43,25 +46,35 @@ def rl(
         figures = figures_of(resolved)
         typer.echo(json.dumps(figures, indent=1) if as_json else figures["report"])
         return
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console,
-        transient=True,
-    ) as bar:  # fmt: skip
-        number = bar.add_task("trial rollouts", total=None)
-
-        def show(progress: TrialProgress) -> None:
-            n_done = progress.n_kept + progress.n_tried
-            bar.update(number, total=progress.n_candidates, completed=n_done)
-            if n_done >= progress.n_candidates:
-                bar.stop()
-
-        if prompts_only:
-            report = mine(resolved, show)
-            typer.echo(json.dumps(report, indent=1) if as_json else str(prompt_folder(resolved)))
-            return
-        found = run_grpo(resolved, show)
+    show = _Shown()
+    if prompts_only:
+        report = mine(resolved, show, tell)
+        typer.echo(json.dumps(report, indent=1) if as_json else str(prompt_folder(resolved)))
+        return
+    found = run_grpo(resolved, show)
     if found is not None:
         typer.echo(json.dumps(found, indent=1) if as_json else found["best"] or found["checkpoint"])
+
+
+class _Shown:
+    """Shows how far the trials have come: a bar on a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+        self._task = self._bar.add_task("trials", total=None) if self._bar is not None else None
+        self._n_told = -1
+
+    def __call__(self, progress: TrialProgress) -> None:
+        n_all, n_done = progress.n_candidates, progress.n_kept + progress.n_tried
+        if self._bar is not None and self._task is not None:
+            self._bar.start()
+            self._bar.update(self._task, total=n_all, completed=n_done)
+            if n_done >= n_all:
+                self._bar.stop()
+        elif n_done < n_all and n_done - self._n_told > n_all // N_LINES:
+            self._n_told = n_done
+            tell(f"trials: {n_done} of {n_all} candidates")
 
 
 def plan_of(config: RlConfig) -> dict[str, Any]:
@@ -70,7 +83,7 @@ def plan_of(config: RlConfig) -> dict[str, Any]:
     for check in (
         lambda: check_libraries(config),
         lambda: resolve_checkpoint(config.rl.checkpoint),
-        lambda: pool_files(config.prompts.pool, "train"),
+        lambda: pool_files(config.prompts.pool, "train", "prompts.pool"),
         lambda: held_out(config.evaluation, config.prompts.pool),
         lambda: check_tools(config.evaluation),
     ):
@@ -80,7 +93,7 @@ def plan_of(config: RlConfig) -> dict[str, Any]:
             problems.append(str(error))
     grpo = config.grpo
     return {
-        "config": tomllib.loads(dump_config(config)),
+        "config": asdict(config),
         "trl": trl_arguments(config),
         "completions_per_step": grpo.n_completions,
         "completions": grpo.n_completions * config.rl.steps,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rapidfuzz.distance import Levenshtein
 
@@ -36,21 +37,34 @@ def fold_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-def edit_distance(pred: str, ref: str) -> int:
+def edit_distance(pred: str, ref: str, budget: int | None = None) -> int:
     """Count the fewest insertions, deletions and substitutions of code points that turn `pred` into `ref`.
+
+    The time grows with the product of the lengths. Where that is above `budget`, both are cut into equally many parts,
+    as many as the product exceeds it by, and the distances of the parts are added up: a bound from above, still 0 for
+    equal strings and never more than the length of the longer one.
 
     >>> edit_distance("kitten", "sitting")
     3
     """
-    return Levenshtein.distance(pred, ref)
+    work = len(pred) * len(ref)
+    if budget is None or work <= budget:
+        return Levenshtein.distance(pred, ref)
+    n_parts = -(-work // budget)
+    cuts = [[len(side) * number // n_parts for number in range(n_parts + 1)] for side in (pred, ref)]
+    distance = sum(
+        Levenshtein.distance(pred[start:end], ref[other:last])
+        for (start, end), (other, last) in zip(*(pairwise(places) for places in cuts), strict=True)
+    )
+    return min(distance, max(len(pred), len(ref)))
 
 
-def ned(pred: str, ref: str) -> float:
+def ned(pred: str, ref: str, budget: int | None = None) -> float:
     """Return the edit distance over the length of the longer string.
 
     `NED = levenshtein(pred, ref) / max(len(pred), len(ref))`, so 0 is equality and 1 shares nothing;
     two empty strings are equal. Nothing is folded here: pass both sides through `fold_whitespace` first
-    where line breaks do not count.
+    where line breaks do not count. `budget` is that of `edit_distance`.
 
     >>> ned("abcd", "abxd")
     0.25
@@ -58,14 +72,14 @@ def ned(pred: str, ref: str) -> float:
     0.0
     """
     longer = max(len(pred), len(ref))
-    return edit_distance(pred, ref) / longer if longer else 0.0
+    return edit_distance(pred, ref, budget) / longer if longer else 0.0
 
 
-def text_edit(pred: str, ref: str, kind: str = "text") -> EditScore:
+def text_edit(pred: str, ref: str, kind: str = "text", budget: int | None = None) -> EditScore:
     """Score a prediction by the edit distance of the normal forms, as OmniDocBench does.
 
     `kind` is text, formula or table. A side that normalises to nothing is compared as it stands; two empty sides are
-    equal.
+    equal. `budget` is that of `edit_distance`.
 
     *Raises*: ConfigError for another kind.
 
@@ -78,7 +92,7 @@ def text_edit(pred: str, ref: str, kind: str = "text") -> EditScore:
         raise ConfigError(f"unknown kind {kind!r} of text; use one of {', '.join(_NORMALIZERS)}")
     normalize = _NORMALIZERS[kind]
     pred, ref = normalize(pred) or pred, normalize(ref) or ref
-    n_edits, n_chars = edit_distance(pred, ref), max(len(pred), len(ref))
+    n_edits, n_chars = edit_distance(pred, ref, budget), max(len(pred), len(ref))
     return EditScore(n_edits / n_chars if n_chars else 0.0, n_edits, n_chars, pred, ref)
 
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from gravityocr.config import check_numbers
-from gravityocr.document import Crop
+from gravityocr.document import Crop, Task
 from gravityocr.engine.engine import Engine, EngineConfig
 from gravityocr.engine.uncut import UncutCrop, read_uncut, text_of
 from gravityocr.errors import ConfigError, GravityOCRError, InputError
@@ -21,14 +19,17 @@ from gravityocr.metrics.cdm import CdmConfig, CdmScorer, check_toolchain
 from gravityocr.metrics.edit import fold_whitespace, ned, text_edit
 from gravityocr.metrics.teds import score_teds
 from gravityocr.rl.evaluation_records import WHOLE, RegionRecord, Summary, summarize, tpf_fall
+from gravityocr.rl.prompt_candidates import has_target
 from gravityocr.rl.reward_settings import PAPER, RewardSettings
-from gravityocr.rl.rewards import reward_of
+from gravityocr.rl.rewards import NO_REWARD, reward_of
 from gravityocr.rl.seeds import banned_tokens, seed_of
+from gravityocr.training.corpora.mixture import key_of
 from gravityocr.training.corpora.region_shards import TASKS, LabelledRegion, RegionFile, region_files
 from gravityocr.training.pool_tokens import pool_files
 
 BATCH = 64
 _NO_READING = (GravityOCRError, OSError, ValueError)
+_NO_SAMPLES = (*_NO_READING, *NO_REWARD)
 _NO_REFERENCE = ("empty_ref", "ref_unrenderable")
 Regions = Mapping[str, Sequence[LabelledRegion]]
 
@@ -37,8 +38,8 @@ Regions = Mapping[str, Sequence[LabelledRegion]]
 class EvaluationConfig:
     """What is read every `every` steps, at step 0 and at the end, and how.
 
-    `n_crops` of each task are drawn by `seed` from the validation split of `pool` (None: the pool of the prompts) and
-    read as they are, as in training; `n_samples` completions of each are sampled beside, for the mean reward of the
+    `n_crops` of each task are drawn by `seed` from the validation split of `pool` (None: the pool of the prompts), more
+    of them holding those of fewer, and read as they are, as in training; `n_samples` completions of each are sampled beside, for the mean reward of the
     policy. `whole_crops` is a region file, or a folder of them, with crops that the engine
     cuts and joins: `n_whole_crops` of each task make the kinds `whole_table` and so on. Readings are greedy, drafts
     fixed windows of `block_size` (None: the checkpoint's own), so that TPF is that of equation (5); `draft_head` lets
@@ -103,10 +104,9 @@ def held_out(config: EvaluationConfig, pool: str) -> dict[str, list[LabelledRegi
     """
     name = config.pool or pool
     try:
-        files = pool_files(name, "validation")
+        files = pool_files(name, "validation", "evaluation.pool" if config.pool else "prompts.pool")
     except InputError as error:
-        what = f"evaluation: no held-out regions of pool {name!r}: {error}"
-        raise InputError(f"{what}; or name another pool with evaluation.pool") from error
+        raise InputError(f"no held-out regions: {error}; or name another pool with evaluation.pool") from error
     kinds: dict[str, list[LabelledRegion]] = dict(_drawn(files, config.n_crops, config.seed))
     if not kinds:
         raise InputError(f"evaluation: pool {name!r}: its validation split holds no target; make the pool again")
@@ -124,20 +124,18 @@ def held_out(config: EvaluationConfig, pool: str) -> dict[str, list[LabelledRegi
 
 
 def _drawn(files: Sequence[Path], n: int, seed: int) -> Iterator[tuple[str, list[LabelledRegion]]]:
-    """Draw regions of each task, the same for the same files; they come in their order."""
+    """Draw regions of each task by seed and name: more hold those of fewer; they come in the order of the files."""
     opened = [RegionFile(file) for file in files]
-    places: dict[str, list[tuple[int, int]]] = {}
+    places: dict[str, list[tuple[int, int, int]]] = {}
     for number, file in enumerate(opened):
-        columns = file.columns("task", "target")
-        for row, (task, target) in enumerate(zip(columns["task"], columns["target"], strict=True)):
-            if target:
-                places.setdefault(task, []).append((number, row))
+        columns = file.columns("task", "region_id", "target", "target_origin")
+        for row, (task, name, target, origin) in enumerate(zip(*columns.values(), strict=True)):
+            if has_target(target, origin):
+                places.setdefault(task, []).append((key_of(seed, name), number, row))
     for task in TASKS:
-        mine = places.get(task, [])
+        mine = sorted(places.get(task, []))[:n]
         if mine:
-            rng = np.random.default_rng([seed, TASKS.index(task)])
-            chosen = sorted(rng.choice(len(mine), size=min(n, len(mine)), replace=False).tolist())
-            yield task, [opened[mine[at][0]][mine[at][1]] for at in chosen]
+            yield task, [opened[number][row] for number, row in sorted(place[1:] for place in mine)]
 
 
 def reading_engine(engine: Engine, config: EvaluationConfig) -> Engine:
@@ -156,7 +154,7 @@ def reading_engine(engine: Engine, config: EvaluationConfig) -> Engine:
 def evaluate(
     engine: Engine, regions: Regions, config: EvaluationConfig, rewards: RewardSettings = PAPER
 ) -> Evaluation:
-    """Read regions greedily and score what was read; one that cannot be read is recorded as failed.
+    """Read regions greedily and score what was read; one that cannot be read or scored is recorded as failed.
 
     *Raises*: ConfigError where the draft head or TeX is asked for and missing.
     """
@@ -251,8 +249,16 @@ def _scored(
     record = RegionRecord(region.region_id, kind, task, ref, pred, "failed", reading.error)
     if reading.fields is None:
         return record
+    try:
+        scores = _scores(task, pred, ref, rewards)
+    except NO_REWARD as error:
+        return replace(record, error=f"its scores cannot be computed: {error!r}")
+    return replace(record, **reading.fields, **scores, identical=identical)
+
+
+def _scores(task: Task, pred: str, ref: str, rewards: RewardSettings) -> dict[str, float]:
     whole_pred, whole_ref = as_tables(pred, ref) if task == "table" else (pred, ref)
-    scores: dict[str, Any] = {
+    scores = {
         "reward": reward_of(task, pred, ref, rewards),
         "ned": text_edit(whole_pred, whole_ref, task).ned,
         "ned_plain": ned(fold_whitespace(pred), fold_whitespace(ref)),
@@ -260,7 +266,7 @@ def _scored(
     if task == "table":
         teds = score_teds(whole_pred, whole_ref)
         scores |= {"teds": teds.teds, "teds_struct": teds.teds_struct}
-    return replace(record, **reading.fields, **scores, identical=identical)
+    return scores
 
 
 def as_tables(pred: str, ref: str) -> tuple[str, str]:
@@ -280,27 +286,42 @@ def as_tables(pred: str, ref: str) -> tuple[str, str]:
 def _with_samples(
     records: Sequence[RegionRecord], reader: Engine, regions: Regions, config: EvaluationConfig, rewards: RewardSettings
 ) -> list[RegionRecord]:
-    """Add the mean reward of samples; the noise of a region is the same in every evaluation."""
+    """Add the mean reward of samples, where there are any; the noise of a region is the same in every evaluation."""
     sampler = reader.with_config(decode="ar", draft_head=False, draft="auto")
-    banned = banned_tokens(reader)
     by_id = {(kind, region.region_id): region for kind, members in regions.items() for region in members}
     scored = list(records)
     places = [place for place, one in enumerate(records) if one.is_read and not one.kind.startswith(WHOLE)]
     for first in range(0, len(places), BATCH):
         batch = places[first : first + BATCH]
         members = [by_id[records[place].kind, records[place].region_id] for place in batch]
+        for place, reward in zip(batch, _mean_rewards(sampler, members, config, rewards), strict=True):
+            scored[place] = replace(scored[place], sampled_reward=reward)
+    return scored
+
+
+def _mean_rewards(
+    sampler: Engine, regions: Sequence[LabelledRegion], config: EvaluationConfig, rewards: RewardSettings
+) -> list[float | None]:
+    """Sample regions together, and each by itself where that fails; None for one that is at fault."""
+    banned = banned_tokens(sampler)
+    try:
         asked = [
             UncutCrop(
                 Crop(region.picture(), region.task), config.max_tokens,
                 tuple(seed_of(config.seed, region.region_id, number) for number in range(config.n_samples)),
                 banned=banned,
             )
-            for region in members
+            for region in regions
         ]  # fmt: skip
-        for place, region, row in zip(batch, members, read_uncut(sampler, asked), strict=True):
-            earned = [reward_of(region.task, text_of(reader, one), region.target, rewards) for one in row]
-            scored[place] = replace(scored[place], sampled_reward=math.fsum(earned) / len(earned))
-    return scored
+        means: list[float | None] = []
+        for region, row in zip(regions, read_uncut(sampler, asked), strict=True):
+            earned = [reward_of(region.task, text_of(sampler, one), region.target, rewards) for one in row]
+            means.append(math.fsum(earned) / len(earned))
+    except _NO_SAMPLES:
+        return [None] if len(regions) == 1 else [
+            mean for region in regions for mean in _mean_rewards(sampler, [region], config, rewards)
+        ]  # fmt: skip
+    return means
 
 
 def _with_cdm(records: Sequence[RegionRecord]) -> list[RegionRecord]:

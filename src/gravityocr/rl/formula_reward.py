@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gravityocr.metrics.edit import ned
 from gravityocr.metrics.normalization import strip_formula_tags
 from gravityocr.rl.guard import guard
-from gravityocr.rl.reward_settings import PAPER, RewardSettings
+from gravityocr.rl.reward_settings import EDIT_BUDGET, PAPER, RewardSettings
 
 _LENGTH = r"\*?\s*(?:\{[^{}]*\}|-?[\d.]+\s*[a-z]{2})"
 _SPACE = rf"\\(?:hspace|hskip|mspace|kern|mkern|mskip){_LENGTH}"
@@ -43,7 +43,7 @@ def score_formula(pred: str, ref: str, settings: RewardSettings = PAPER) -> floa
     0.3
     """
     sides = canon(pred), canon(ref)
-    similarity = 1.0 - (ned(*sides) if sides[1] else ned(pred.strip(), ref.strip()))
+    similarity = 1.0 - ned(*(sides if sides[1] else (pred.strip(), ref.strip())), EDIT_BUDGET)
     n_faults = len(format_faults(pred) - format_faults(ref))
     factor = settings.fault_factor**n_faults * guard(pred, ref, (_laid_out(pred), _laid_out(ref)), settings)
     return float(similarity * factor)

@@ -9,17 +9,19 @@ TRL does 1 and 4 to 6; rollouts come from `rollouts.py`, rewards from `rewards.p
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch.utils.data import Sampler
 
 from gravityocr.document import Crop
 from gravityocr.engine.engine import Engine
-from gravityocr.errors import ConfigError
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.rl.length_batches import scores_by_length
 from gravityocr.rl.processor import build_processor, crop_of
 from gravityocr.rl.rewards import rewards_with
@@ -27,11 +29,14 @@ from gravityocr.rl.rl_config import RlConfig
 from gravityocr.rl.rollouts import EngineSampler
 from gravityocr.rl.seeds import banned_tokens, seed_of
 from gravityocr.rl.trl_arguments import trl_arguments
-from gravityocr.training.corpora.region_shards import RegionFile
+from gravityocr.training.corpora.region_shards import LabelledRegion, RegionFile, encode_picture
 
 OLD_NAME = ".*gradient_checkpointing. is deprecated"  # of transformers; TRL still uses it
 _PARTS = {"vision": "model.visual.", "embeddings": "model.language_model.embed_tokens.",
           "decoder": "model.language_model.", "lm_head": "lm_head."}  # fmt: skip
+
+
+_ORIENTATION = 0x0112  # of EXIF
 
 
 def check_libraries(config: RlConfig) -> None:
@@ -52,22 +57,30 @@ def check_libraries(config: RlConfig) -> None:
         raise ConfigError("rl.device is cuda, and there is no CUDA device here; set it to cpu")
 
 
+def _as_stored(region: LabelledRegion) -> bytes:
+    """Return the picture of a region without the turn that a camera notes: `datasets` alone would obey it."""
+    with Image.open(io.BytesIO(region.image)) as picture:
+        turned = picture.getexif().get(_ORIENTATION, 1) != 1
+    return encode_picture(region.picture()) if turned else region.image
+
+
 def prompt_dataset(files: Sequence[Path], engine: Engine) -> Any:
     """Return prompts as TRL's trainer takes them: a conversation and an image, with task and target beside them."""
-    from datasets import Dataset, Features, Image, Value
+    from datasets import Dataset, Features, Value
+    from datasets import Image as ImageFeature
 
     columns: dict[str, list[Any]] = {name: [] for name in ("prompt", "image", "task", "target", "region_id")}
     prompts = engine.checkpoint.prompts
     for file in map(RegionFile, files):
         for region in file:
             columns["prompt"].append([{"role": "user", "content": prompts.instruction(region.task)}])
-            columns["image"].append({"bytes": region.image, "path": None})
+            columns["image"].append({"bytes": _as_stored(region), "path": None})
             columns["task"].append(region.task)
             columns["target"].append(region.target)
             columns["region_id"].append(region.region_id)
     text = Value("string")
     message = [{"role": text, "content": text}]
-    features = {"prompt": message, "image": Image(), "task": text, "target": text, "region_id": text}
+    features = {"prompt": message, "image": ImageFeature(), "task": text, "target": text, "region_id": text}
     return Dataset.from_dict(columns, features=Features(features))
 
 
@@ -147,12 +160,24 @@ def stock_network(engine: Engine, config: RlConfig) -> Any:
     return model
 
 
+def apply_settings(optimizer: Any, scheduler: Any, config: RlConfig) -> None:
+    """Give a restored optimizer and its schedule the settings of now: their states hold those of before."""
+    settings = config.optimizer
+    optimizer, scheduler = getattr(optimizer, "optimizer", optimizer), getattr(scheduler, "scheduler", scheduler)
+    scheduler.base_lrs = [settings.lr] * len(scheduler.base_lrs)
+    for number, (group, share) in enumerate(zip(optimizer.param_groups, scheduler.lr_lambdas, strict=True)):
+        group |= {"initial_lr": settings.lr, "lr": settings.lr * share(scheduler.last_epoch), "betas": settings.betas}
+        group["weight_decay"] = settings.weight_decay if number == 0 else 0.0  # norms and biases are the second group
+    scheduler._last_lr = [group["lr"] for group in optimizer.param_groups]
+
+
 def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path]) -> Any:
     """Return TRL's trainer for a run.
 
     *Raises*: ConfigError where a library is missing, or fewer prompts than a step takes.
     """
     check_libraries(config)
+    from safetensors import SafetensorError
     from transformers import PrinterCallback
     from transformers.utils.logging import disable_progress_bar
     from trl import GRPOConfig, GRPOTrainer
@@ -174,6 +199,24 @@ def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path
         def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
             """Score completions; see `scores_by_length`."""
             return scores_by_length(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+
+        def _save_checkpoint(self, *args: Any) -> None:
+            """Write a state."""
+            try:
+                super()._save_checkpoint(*args)
+            except (OSError, RuntimeError, SafetensorError) as error:
+                what = str(error).strip().splitlines()[0]
+                remedy = "make room, then start again"
+                raise InputError(f"{arguments['output_dir']} cannot be written ({what}); {remedy}") from error
+
+        def create_model_card(self, *_: Any, **__: Any) -> None:
+            """Write none: a state is no checkpoint to be published."""
+
+        def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+            """Load their states; the settings are those of now."""
+            super()._load_optimizer_and_scheduler(checkpoint)
+            if checkpoint is not None:
+                apply_settings(self.optimizer, self.lr_scheduler, config)
 
         def _get_train_sampler(self, dataset: Any = None) -> Any:
             """Return the order of the prompts; TRL's own forgets, when a run goes on, how often it went through."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,44 +14,35 @@ import torch
 import torch.distributed as dist
 from torch import multiprocessing
 
+from gravityocr import errors
+from gravityocr.config import load_config
 from gravityocr.errors import ConfigError, GravityOCRError
 from gravityocr.rl.evaluation import Regions, check_tools, held_out
 from gravityocr.rl.grpo import OLD_NAME, build_trainer, check_libraries
-from gravityocr.rl.prompts import mine_prompts, prompt_files
+from gravityocr.rl.mining import mine, prompt_folder
+from gravityocr.rl.prompts import prompt_files
 from gravityocr.rl.report import write_report
-from gravityocr.rl.reward_settings import PAPER
-from gravityocr.rl.rewards import reward_of
 from gravityocr.rl.rl_config import RlConfig
 from gravityocr.rl.rollouts import EngineSampler, rollout_engine
-from gravityocr.rl.run_watch import BEST_FOLDER, LAST_FOLDER, RunWatch, best_step_of, callback_of, last_state
+from gravityocr.rl.run_folder import BEST_FOLDER, CONFIG_FILE, LAST_FOLDER, check_folder, last_state, marked_step
+from gravityocr.rl.run_watch import RunWatch, best_step_of, callback_of
 from gravityocr.rl.trials import TrialProgress
-from gravityocr.rl.trl_arguments import PATIENCE_S, STATES_FOLDER
+from gravityocr.rl.trl_arguments import PATIENCE_S
 from gravityocr.training.launch import free_port
+from gravityocr.training.run_settings import differences
 from gravityocr.training.state import lock_folder
 from gravityocr.training.writable import check_writable
 
-_CHUNK = 1 << 24
+
+def changed_since(config: RlConfig) -> list[str]:
+    """Return what differs from the settings that a run's folder holds."""
+    file = Path(config.rl.folder) / CONFIG_FILE
+    return differences(load_config(RlConfig, file), config) if file.is_file() else []
 
 
-def prompt_folder(config: RlConfig) -> Path:
-    """Return where a run's prompts lie."""
-    return Path(config.prompts.folder or Path(config.rl.folder) / "prompts")
-
-
-def mine(config: RlConfig, on_progress: Callable[[TrialProgress], None] = lambda progress: None) -> dict[str, Any]:
-    """Mine the prompts of a run, or go on with that, and return the report.
-
-    *Raises*: see `mine_prompts`.
-    """
-    engine = rollout_engine(config.rl.checkpoint, config.rl.device, config.rollouts)
-    limit = config.prompts.max_tokens or config.grpo.max_tokens
-    sampler = EngineSampler(engine, replace(config.grpo, max_tokens=limit, temperature=1.0, top_p=1.0))
-    prompts = replace(config.prompts, max_tokens=limit)
-    mark = weights_mark(engine.checkpoint.path)
-    if config.rewards != PAPER:  # trials are scored with them
-        mark += f" {config.rewards}"
-    reward = partial(reward_of, settings=config.rewards)
-    return mine_prompts(prompts, prompt_folder(config), sampler, mark, on_progress, reward)
+def tell(line: str) -> None:
+    """Show a line that is no data."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def run_grpo(
@@ -66,6 +54,7 @@ def run_grpo(
     KeyboardInterrupt where the run was told to stop, its state being saved.
     """
     rl = config.rl
+    check_folder(config)
     check_libraries(config)
     check_tools(config.evaluation)
     held_out(config.evaluation, config.prompts.pool)
@@ -77,24 +66,35 @@ def run_grpo(
 
         processes = PartialState(cpu=rl.device == "cpu", timeout=timedelta(seconds=PATIENCE_S))
         is_first, turns = processes.is_main_process, processes.main_process_first()
-    step = last_state(Path(rl.folder) / STATES_FOLDER)[1]
-    if step >= rl.steps and (Path(rl.folder) / LAST_FOLDER).is_dir():
+    _, step, _ = last_state(Path(rl.folder))
+    if step >= rl.steps and marked_step(Path(rl.folder), LAST_FOLDER) == step:
         if is_first:
-            print(f"the run in {rl.folder} is finished, at step {step}; raise rl.steps to go on", file=sys.stderr)
+            tell(f"the run in {rl.folder} is finished, at step {step}; raise rl.steps to go on")
+            for change in changed_since(config):
+                tell(f"  not used: {change}")
         return figures_of(config) if is_first else None
     with turns:
-        mine(config, on_progress)
+        mine(config, on_progress, tell if is_first else lambda line: None)
     if launched or rl.n_processes == 1:
         return _run_process(config)
-    with lock_folder(Path(rl.folder)):
-        try:
-            multiprocessing.spawn(_worker, (config, free_port()), nprocs=rl.n_processes)
-        except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
-            last = str(error).strip().splitlines()[-1]
-            raise GravityOCRError(f"a training process failed: {last}") from error
-    if not (Path(rl.folder) / LAST_FOLDER).is_dir():  # what ends a run that is not interrupted
-        raise KeyboardInterrupt
+    with lock_folder(Path(rl.folder), "rl.folder"):
+        _spawn(config)
+    if marked_step(Path(rl.folder), LAST_FOLDER) != last_state(Path(rl.folder))[1]:
+        raise KeyboardInterrupt  # what ends a run that is not interrupted is its export
     return figures_of(config)
+
+
+def _spawn(config: RlConfig) -> None:
+    """Run the processes of a run; what one of them finds wrong is told as if there were one alone."""
+    told = multiprocessing.get_context("spawn").SimpleQueue()
+    try:
+        multiprocessing.spawn(_worker, (config, free_port(), told), nprocs=config.rl.n_processes)
+    except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
+        if not told.empty():  # the others only tell that a connection was closed
+            name, message = told.get()
+            raise getattr(errors, name, GravityOCRError)(message) from error
+        last = str(error).strip().splitlines()[-1]
+        raise GravityOCRError(f"a training process failed: {last}") from error
 
 
 def _run_process(config: RlConfig) -> dict[str, Any] | None:
@@ -103,14 +103,14 @@ def _run_process(config: RlConfig) -> dict[str, Any] | None:
 
     folder = Path(config.rl.folder)
     is_first = PartialState(cpu=config.rl.device == "cpu").is_main_process
-    with lock_folder(folder) if is_first else nullcontext():
+    with lock_folder(folder, "rl.folder") if is_first else nullcontext():
         _train(config)
     return figures_of(config) if is_first else None
 
 
 def _train(config: RlConfig) -> None:
     folder = Path(config.rl.folder)
-    state, step = last_state(folder / STATES_FOLDER)
+    state, step, faults = last_state(folder)
     regions: Regions = held_out(config.evaluation, config.prompts.pool)
     engine = rollout_engine(config.rl.checkpoint, config.rl.device, config.rollouts)
     sampler = EngineSampler(engine, config.grpo)
@@ -123,6 +123,9 @@ def _train(config: RlConfig) -> None:
     if state is not None:
         load_weights(trainer, state)
     is_over = watch.begin(trainer, step)
+    if watch.log is not None:
+        for fault in faults:
+            watch.log.tell(f"warning: {fault}; going on from step {step}")
     with watch.stop, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=OLD_NAME)
         if step < config.rl.steps and not is_over:
@@ -134,7 +137,10 @@ def _train(config: RlConfig) -> None:
         watch.stop.obey()
         raise KeyboardInterrupt  # another process was told to stop
     if watch.log is not None:
-        watch.export(LAST_FOLDER)
+        watch.export(LAST_FOLDER, trainer.state.global_step or step)
+        if engine.checkpoint.draft_head is not None:
+            how = "train one anew with gravityocr train CONFIG --draft-head DIR"
+            watch.log.tell(f"the draft head of {config.rl.checkpoint} fits other weights and is left behind; {how}")
         watch.log.close()
     trainer.accelerator.wait_for_everyone()
 
@@ -143,7 +149,8 @@ def load_weights(trainer: Any, state: Path) -> None:
     """Give a trainer the weights of a saved state now, for what is read before the trainer itself takes them up."""
     from safetensors.torch import load_file
 
-    trainer.accelerator.unwrap_model(trainer.model).load_state_dict(load_file(str(state / "model.safetensors")))
+    weights = {name: value for file in state.glob("*.safetensors") for name, value in load_file(str(file)).items()}
+    trainer.accelerator.unwrap_model(trainer.model).load_state_dict(weights)
 
 
 def figures_of(config: RlConfig, *, plots: bool = True) -> dict[str, Any]:
@@ -151,27 +158,26 @@ def figures_of(config: RlConfig, *, plots: bool = True) -> dict[str, Any]:
     from importlib.util import find_spec
 
     folder = Path(config.rl.folder)
-    best = folder / BEST_FOLDER
+    best = folder / BEST_FOLDER if marked_step(folder, BEST_FOLDER) else None
     report = write_report(folder, best_step_of(folder, config), plots=plots and find_spec("matplotlib") is not None)
     return {
         "step": report["steps"]["last"], "best_step": report["steps"]["best"], "run": report["run"],
         "evaluations": [{name: one[name] for name in ("step", "quality", "tpf_fall")} for one in report["evaluations"]],
-        "changes": report["changes"], "checkpoint": str(folder / LAST_FOLDER),
-        "best": str(best) if report["steps"]["best"] and best.is_dir() else None, "report": str(folder / "report.md"),
+        "changes": _rounded(report["changes"]), "checkpoint": str(folder / LAST_FOLDER),
+        "best": str(best) if best is not None else None, "report": str(folder / "report.md"),
     }  # fmt: skip
 
 
-def weights_mark(path: Path) -> str:
-    """Return a few characters that stand for the weights of a checkpoint's folder."""
-    digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(path.glob("*.safetensors")):
-        with file.open("rb") as handle:
-            while chunk := handle.read(_CHUNK):
-                digest.update(chunk)
-    return digest.hexdigest()
+def _rounded(value: Any) -> Any:
+    """Return figures with six digits, without those that are None."""
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items() if one is not None}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def _worker(rank: int, config: RlConfig, port: int) -> None:
+def _worker(rank: int, config: RlConfig, port: int, told: Any) -> None:
     from accelerate.utils import patch_environment
 
     torch.set_num_threads(1)
@@ -183,6 +189,9 @@ def _worker(rank: int, config: RlConfig, port: int) -> None:
     ):  # fmt: skip
         try:
             _train(config)
+        except GravityOCRError as error:
+            told.put((type(error).__name__, str(error)))
+            raise
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()

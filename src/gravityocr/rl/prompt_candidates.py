@@ -35,7 +35,7 @@ class Source:
 
         *Raises*: InputError where one of them is missing, broken, or of no use.
         """
-        files = tuple(RegionFile(file) for file in pool_files(config.pool, "train"))
+        files = tuple(RegionFile(file) for file in pool_files(config.pool, "train", "prompts.pool"))
         index = None
         if config.benchmark is not None:
             index = BenchmarkIndex([read_benchmark(Path(config.benchmark))], DecontaminationConfig())
@@ -55,8 +55,13 @@ class Source:
         for number, file in enumerate(self.files):
             columns = file.columns(*_COLUMNS)
             for row, (name, task, target, origin, doc_id) in enumerate(zip(*columns.values(), strict=True)):
-                n_chars = len(target) if target.strip() and origin != "pending" else 0
+                n_chars = len(target) if has_target(target, origin) else 0
                 yield Candidate(name, task, n_chars, number, row), doc_id, target
+
+
+def has_target(target: str, origin: str) -> bool:
+    """Tell whether there is something that a reading of a region can be compared with."""
+    return bool(target.strip()) and origin != "pending"
 
 
 class RegionReader:

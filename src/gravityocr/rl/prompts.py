@@ -123,7 +123,10 @@ def _finished(folder: Path, basis: Mapping[str, Any], *, overwrite: bool) -> dic
 
 def _difference(report: Mapping[str, Any], basis: Mapping[str, Any]) -> str:
     """Say in what a pool that is there differs from the one that is wanted."""
-    names = {"checkpoint": "checkpoint", "pool_mark": "content of prompts.pool", "benchmark_mark": "prompts.benchmark"}
+    names = {
+        "checkpoint": "checkpoint or other rewards", "pool_mark": "content of prompts.pool",
+        "benchmark_mark": "prompts.benchmark",
+    }  # fmt: skip
     for name, what in names.items():
         if report.get(name) != basis[name]:
             return f"of another {what}"
@@ -203,7 +206,11 @@ def _nothing_left(
     reasons += [row["reason"] for row in found.skipped]
     what = _told([*fates.values(), *(fate for (fate, _), n in found.counts.items() for _ in range(n))])
     first = f"; the first that was skipped: {reasons[0]}" if reasons else ""
-    remedy = "add candidates, or raise prompts.n_trials"
+    if not found.n_by_task:
+        return f"prompts.pool {config.pool!r}: the train split is empty; make the pool again, or name another one"
+    remedy = "add candidates"
+    if set(fates.values()) - {"skipped"}:  # that have rewards, which more trials may tell apart
+        remedy += ", or raise prompts.n_trials"
     return f"prompts.pool {config.pool!r}: no prompt is left whose rewards differ ({what}{first}); {remedy}"
 
 

@@ -91,11 +91,9 @@ def _reward(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         steps, means = _points(both, "reward")
         spread = smoothed(_points(both, "reward_std")[1])
         middle = smoothed(means)
-        axes.fill_between(steps, middle - spread, middle + spread, color=_MINE, alpha=0.12, linewidth=0,
-                          label="± std of the rollouts")  # fmt: skip
+        low, high = (np.clip(edge, 0.0, 1.0) for edge in (middle - spread, middle + spread))
+        axes.fill_between(steps, low, high, color=_MINE, alpha=0.12, linewidth=0, label="± std of the rollouts")
     _series(axes, rows, "reward", "Reward in training", "")
-    if both:
-        axes.legend(frameon=False, fontsize=7.5, loc="lower right")
 
 
 def _series(axes: Any, rows: Sequence[Mapping[str, Any]], name: str, title: str, unit: str) -> None:
@@ -105,7 +103,8 @@ def _series(axes: Any, rows: Sequence[Mapping[str, Any]], name: str, title: str,
         _say_missing(axes, "not in the log")
         return
     axes.plot(steps, values, color=_SOFT, linewidth=0.7, marker="." if len(values) < 10 else "", markersize=4)
-    axes.plot(steps, smoothed(values), color=_MINE, linewidth=1.8)
+    axes.plot(steps, smoothed(values), color=_MINE, linewidth=1.8, label="moving mean")
+    _legend(axes)
 
 
 def _held_out(axes: Any, summaries: Mapping[int, Mapping[str, Any]], name: str, title: str) -> None:
@@ -124,9 +123,14 @@ def _held_out(axes: Any, summaries: Mapping[int, Mapping[str, Any]], name: str, 
             axes.plot(steps, values, color=color, marker=".", markersize=5, label=kind.replace("_", " "), **style)
             drawn = True
     if drawn:
-        axes.legend(frameon=False, fontsize=7.5)
+        _legend(axes)
     else:
         _say_missing(axes, "not evaluated")
+
+
+def _legend(axes: Any) -> None:
+    """Put the legend under the panel, where no line can run."""
+    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=4, columnspacing=1.2)
 
 
 def _say_missing(axes: Any, what: str) -> None:
@@ -135,6 +139,10 @@ def _say_missing(axes: Any, what: str) -> None:
 
 
 def _tidy(axes: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    if len(axes.get_lines()):
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, color="#eaecf0", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -18,6 +18,10 @@ OF_ALL = ("reward", "sampled_reward", "tpf", "accepted")
 DIGITS = {"tpf": 3, "accepted": 2}
 MOST_CHARS, LEAD_CHARS = 240, 80
 MOST_EVALUATIONS = 30
+DRAFT_HEAD_LEFT = (
+    "The draft head of the start was left behind; train it anew with gravityocr train CONFIG --draft-head DIR; "
+    "TPF here is without it on both sides."
+)
 
 
 def report_text(report: Mapping[str, Any], curves: str | None) -> str:
@@ -47,9 +51,13 @@ def comparison_lines(changes: Mapping[str, Any]) -> list[str]:
         "| kind | figure | n | before | after | difference | 95 % interval | excludes 0 |",
         "|---|---|---|---|---|---|---|---|",
     ]
+    unchanged: dict[str, list[str]] = {}
     for kind, change in changes["kinds"].items():
         for name, one in change["figures"].items():
             if kind == ALL and name not in OF_ALL:
+                continue
+            if _is_unchanged(one):
+                unchanged.setdefault(kind, []).append(f"{NAMES[name]} {one['before']:.{DIGITS.get(name, 4)}f}")
                 continue
             digits = DIGITS.get(name, 4)
             few = " (few)" if one["n"] < FEW else ""
@@ -59,11 +67,19 @@ def comparison_lines(changes: Mapping[str, Any]) -> list[str]:
                 f"| {one['difference']:+.{digits}f}{share} | {_bounds(one, digits)} "
                 f"| {'yes' if one['excludes_0'] else 'no'} |"
             )
-    notes = [*_tpf_lines(changes), *_count_lines(changes)]
+    if len(lines) == 2:
+        lines = ["No figure changed."]
+    notes = [f"Unchanged, {kind}: {', '.join(names)}." for kind, names in unchanged.items()]
+    notes += [*_tpf_lines(changes), *_count_lines(changes)]
     notes.append(
         "Intervals: paired bootstrap over regions. NED is better the lower it is; plain, it sees blanks folded only."
     )
     return [*lines, "", *(f"- {note}" for note in notes)]
+
+
+def _is_unchanged(one: Mapping[str, Any]) -> bool:
+    """Tell whether a figure is the same and no draw of regions makes a difference."""
+    return all(one[name] in (0, None) for name in ("difference", "low", "high"))
 
 
 def _bounds(one: Mapping[str, Any], digits: int) -> str:
@@ -103,14 +119,16 @@ def _fact_lines(report: Mapping[str, Any]) -> list[str]:
         lines.append(f"- {run['seconds'] / 60:.1f} minutes of training steps")
     for name in ("reward", "kl", "entropy", "completion_tokens"):
         if name in run:
-            first, last = run[name]["first"], run[name]["last"]
-            what = name.replace("_", " ")
-            lines.append(f"- {what} in training, mean of the first and of the last tenth: {first:.4g} and {last:.4g}")
+            first, last, n = (run[name][part] for part in ("first", "last", "n"))
+            ends = f"the first and of the last tenth ({n} step{'s' if n > 1 else ''} in the log each)"
+            lines.append(f"- {name.replace('_', ' ')} in training, mean of {ends}: {first:.4g} and {last:.4g}")
     prompts = report["prompts"]
     if prompts is not None:
         tasks = ", ".join(f"{n} {task}" for task, n in prompts["stages"]["chosen"].items() if task != ALL)
         tried, varied = (prompts["stages"][stage][ALL] for stage in ("tried", "varied"))
         lines.append(f"- {prompts['n_prompts']} prompts ({tasks}) out of {tried} tried, of which {varied} varied")
+    if report["draft_head_left"]:
+        lines.append(f"- {DRAFT_HEAD_LEFT}")
     return lines
 
 

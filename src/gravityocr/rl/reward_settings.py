@@ -50,3 +50,8 @@ class RewardSettings:
 
 
 PAPER = RewardSettings()
+
+EDIT_BUDGET = 10**10
+"""Products of two lengths up to which rewards compare texts exactly: 100,000 characters each, a third of a second."""
+MOST_MARKUP = 200_000
+"""The longest markup, in characters, that the reward of a table reads."""

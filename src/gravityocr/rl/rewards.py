@@ -10,13 +10,15 @@ from functools import partial
 from typing import Any
 
 from gravityocr.document import Task
-from gravityocr.errors import InputError
+from gravityocr.errors import GravityOCRError, InputError
 from gravityocr.metrics.edit import text_edit
 from gravityocr.rl.formula_reward import score_formula
 from gravityocr.rl.guard import guard
-from gravityocr.rl.reward_settings import PAPER, RewardSettings
+from gravityocr.rl.reward_settings import EDIT_BUDGET, PAPER, RewardSettings
 from gravityocr.rl.table_reward import score_table
 
+NO_REWARD = (GravityOCRError, ValueError, ArithmeticError, RecursionError)
+"""What a text that no reward foresaw can raise: it costs its own region, not those that are rewarded with it."""
 Completion = str | Sequence[dict[str, Any]]
 
 
@@ -25,14 +27,14 @@ def score_text(pred: str, ref: str, settings: RewardSettings = PAPER) -> float:
 
     `NED` is the edit distance over the length of the longer side. Both sides pass the scorer's normalisation, which
     keeps letters, digits and what inline formulas become; a side that normalises to nothing is compared as it stands.
-    The guard reads the texts as they stand.
+    The guard reads the texts as they stand. Ours: beyond `EDIT_BUDGET` the distance is a bound from above.
 
     *Source*: section 5.
 
     >>> score_text("Hello, Wxrld", "Hello World!")
     0.9
     """
-    return (1.0 - text_edit(pred, ref).ned) * guard(pred, ref, None, settings)
+    return (1.0 - text_edit(pred, ref, budget=EDIT_BUDGET).ned) * guard(pred, ref, None, settings)
 
 
 _Score = Callable[[str, str, RewardSettings], float]

@@ -161,6 +161,9 @@ class RlConfig:
         if each % micro_batch:
             what = f"rl.micro_batch {micro_batch} does not divide the {each} completions of a step and process"
             raise ConfigError(f"{what}; choose {nearest_divisor(each, micro_batch)}")
+        if self.prompts.n_prompts < self.grpo.prompts_per_step:
+            what = f"prompts.n_prompts {self.prompts.n_prompts} is less than a step takes"
+            raise ConfigError(f"{what} (grpo.prompts_per_step {self.grpo.prompts_per_step}); raise it, or lower that")
         if self.rl.save_every % self.grpo.n_iterations:
             what = f"rl.save_every {self.rl.save_every} is no multiple of grpo.n_iterations {self.grpo.n_iterations}"
             raise ConfigError(f"{what}: rollouts that are used again cannot be saved; choose a multiple")

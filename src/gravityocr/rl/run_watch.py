@@ -11,6 +11,7 @@ import torch
 
 from gravityocr.config import dump_config, load_config
 from gravityocr.document import Crop
+from gravityocr.errors import ConfigError, GravityOCRError, InputError
 from gravityocr.rl.evaluation import Regions, evaluate, tpf_alarm
 from gravityocr.rl.evaluation_records import (
     FOLDER,
@@ -24,14 +25,13 @@ from gravityocr.rl.evaluation_records import (
 from gravityocr.rl.grpo import log_prob_gap
 from gravityocr.rl.rl_config import RlConfig
 from gravityocr.rl.rollouts import EngineSampler
+from gravityocr.rl.run_folder import BEST_FOLDER, CONFIG_FILE, drop, mark, marked_step
 from gravityocr.rl.seeds import seed_of
 from gravityocr.training.export import export_adapted
 from gravityocr.training.run_log import RunLog
 from gravityocr.training.run_settings import differences
 from gravityocr.training.stopping import StopRequest
 
-CONFIG_FILE = "config.toml"
-BEST_FOLDER, LAST_FOLDER = "best", "checkpoint"
 _LOGGED = {
     "reward": "reward", "reward_std": "reward_std", "rewards/text_reward/mean": "text_reward",
     "rewards/table_reward/mean": "table_reward", "rewards/formula_reward/mean": "formula_reward",
@@ -63,9 +63,10 @@ class RunWatch:
         """
         self.trainer = trainer
         if trainer.accelerator.is_main_process:
-            shutil.rmtree(self.folder / LAST_FOLDER, ignore_errors=True)  # it would speak of an earlier end
             file = self.folder / CONFIG_FILE
             before = load_config(RlConfig, file) if step and file.is_file() else None
+            if before is not None:
+                check_same_evaluation(before, self.config)
             self.log = RunLog(self.folder, tensorboard=False)
             self.log.begin(step, differences(before, self.config) if before is not None else [])
             file.write_text(dump_config(self.config), encoding="utf-8")
@@ -105,12 +106,13 @@ class RunWatch:
         self.trainer.accelerator.wait_for_everyone()
         return alarm
 
-    def export(self, name: str) -> Path:
-        """Write the weights of now as a checkpoint below the run's folder."""
+    def export(self, name: str, step: int) -> None:
+        """Write the weights of now, which are those of a step, as a checkpoint below the run's folder."""
         checkpoint = self.sampler.engine.checkpoint
         self._take_rounded()
+        drop(self.folder, name)
         export_adapted(self.folder / name, checkpoint, checkpoint.model, checkpoint.diffusion, torch.bfloat16)
-        return self.folder / name
+        mark(self.folder, name, step)
 
     def _alarm(self, step: int) -> str | None:
         return tpf_alarm(self.config.evaluation, self._summaries[min(self._summaries)], self._summaries[step])
@@ -126,11 +128,12 @@ class RunWatch:
         self._summaries[step] = found.summary
         alarm = self._alarm(step)
         record = {"eval": found.summary, "quality": found.summary["quality"], "eval_seconds": round(found.seconds, 1)}
-        record |= {f"{kind}_reward": one["reward"] for kind, one in found.summary["kinds"].items() if "reward" in one}
-        record |= {"tpf": found.summary["all"].get("tpf", 0.0)}
+        for kind, one in found.summary["kinds"].items():
+            record |= {f"val_{kind}_reward": one["reward"]} if "reward" in one else {}
+        record |= {"val_tpf": found.summary["all"].get("tpf", 0.0)}
         self.log.write({"step": step}, {**record, **({"alarm": alarm} if alarm else {})})
         if step and best_step(self._summaries, self.config) == step:
-            self.export(BEST_FOLDER)
+            self.export(BEST_FOLDER, step)
 
     def _take_rounded(self) -> None:
         """Let the engine read with the weights as a checkpoint would hold them."""
@@ -138,12 +141,21 @@ class RunWatch:
         self.sampler.take({name: value.to(torch.bfloat16) for name, value in weights.items()})
 
     def _take_up_evaluations(self, step: int) -> None:
-        """Read the evaluations up to a step, and drop those of steps that were lost."""
+        """Read the evaluations up to a step, and drop those of steps that were lost.
+
+        *Raises*: InputError where that of the start is missing, with which the others are compared.
+        """
+        assert self.log is not None
+        best = marked_step(self.folder, BEST_FOLDER)
+        if best is None or best > step or step == 0:
+            drop(self.folder, BEST_FOLDER)
         if step == 0:
-            for name in (FOLDER, BEST_FOLDER):
-                shutil.rmtree(self.folder / name, ignore_errors=True)
+            shutil.rmtree(self.folder / FOLDER, ignore_errors=True)
             return
-        for known in record_steps(self.folder) if (self.folder / FOLDER).is_dir() else []:
+        if not record_file(self.folder, 0).is_file():
+            what = f"{record_file(self.folder, 0)} is missing, with which the run is compared"
+            raise InputError(f"{what}; put it back, or choose another rl.folder")
+        for known in record_steps(self.folder):
             if known > step:
                 record_file(self.folder, known).unlink()
             else:
@@ -155,12 +167,22 @@ class RunWatch:
         regions = [one for members in self.regions.values() for one in members[: n // len(self.regions) + 1]][:n]
         if not regions or self.config.grpo.temperature != 1.0:
             return
-        self.sampler.take(self.trainer.accelerator.unwrap_model(self.trainer.model).state_dict())
-        crops = [Crop(region.picture(), region.task) for region in regions]
-        seeds = [(seed_of(self.config.rl.seed, "compare", region.region_id),) for region in regions]
-        rollouts = [row[0] for row in self.sampler.rollouts(crops, seeds)]
         assert self.log is not None
-        self.log.write({"step": step}, {"engine": "engine", **log_prob_gap(self.trainer, crops, rollouts)})
+        self.sampler.take(self.trainer.accelerator.unwrap_model(self.trainer.model).state_dict())
+        crops, rollouts = [], []
+        for region in regions:
+            seed = seed_of(self.config.rl.seed, "compare", region.region_id)
+            try:
+                crop = Crop(region.picture(), region.task)
+                ((rollout,),) = self.sampler.rollouts([crop], [(seed,)])
+            except GravityOCRError as error:
+                self.log.tell(f"not compared: region {region.region_id}: {error}")
+                continue
+            crops.append(crop)
+            rollouts.append(rollout)
+        if crops:
+            gap = log_prob_gap(self.trainer, crops, rollouts)
+            self.log.write({"step": step}, {"compared": "engine with trainer", **gap})
 
     def _any(self, mine: bool) -> bool:
         """Tell whether any process says so."""
@@ -187,6 +209,25 @@ def best_step_of(folder: Path, config: RlConfig) -> int:
     return best_step({step: summarize(read_records(record_file(folder, step))) for step in steps}, config)
 
 
+_TELLING = (
+    "n_crops", "pool", "whole_crops", "n_whole_crops", "cdm", "block_size", "draft_head", "max_tokens", "seed"
+)  # fmt: skip
+
+
+def check_same_evaluation(before: RlConfig, now: RlConfig) -> None:
+    """Refuse an evaluation that cannot be compared with those of the run so far.
+
+    *Raises*: ConfigError naming what differs.
+    """
+    changed = [name for name in _TELLING if getattr(before.evaluation, name) != getattr(now.evaluation, name)]
+    if before.evaluation.pool is None and before.prompts.pool != now.prompts.pool:
+        changed.append("pool")
+    if changed:
+        names = ", ".join(f"evaluation.{name}" for name in changed)
+        what = f"{names} changed since this run began, so that its evaluations could not be compared"
+        raise ConfigError(f"{what}; set it back, or choose another rl.folder")
+
+
 def _number(value: Any) -> float | None:
     """Return a logged value as a finite number, where it is one."""
     try:
@@ -194,20 +235,6 @@ def _number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if abs(number) < float("inf") else None
-
-
-def last_state(folder: Path) -> tuple[Path | None, int]:
-    """Return the newest whole state of a run and its step; None and 0 where there is none.
-
-    The trainer writes `trainer_state.json` last, so a state without it was cut short.
-    """
-    found = [
-        (int(one.name.removeprefix("checkpoint-")), one)
-        for one in folder.glob("checkpoint-*")
-        if one.name.removeprefix("checkpoint-").isdecimal() and (one / "trainer_state.json").is_file()
-    ]
-    step, state = max(found, default=(0, None))
-    return state, step
 
 
 def callback_of(watch: RunWatch) -> Any:

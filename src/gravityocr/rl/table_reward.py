@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 import functools
-import html
 import re
 from collections import Counter
 from dataclasses import dataclass
 
 from gravityocr.metrics.edit import edit_distance, ned
-from gravityocr.metrics.tables.html_tokens import tokenize
+from gravityocr.metrics.tables.html_tokens import tokenize, unescape
 from gravityocr.metrics.tables.table_tree import TableReading, read_table
 from gravityocr.metrics.teds import score_structure
 from gravityocr.rl.guard import guard
-from gravityocr.rl.reward_settings import PAPER, RewardSettings
+from gravityocr.rl.reward_settings import EDIT_BUDGET, MOST_MARKUP, PAPER, RewardSettings
 
 _ROW_START = re.compile(r"\s*<tr\b", re.IGNORECASE)
 _TABLE_START = re.compile(r"<table\b", re.IGNORECASE)
@@ -72,12 +71,12 @@ def score_table(pred: str, ref: str, settings: RewardSettings = PAPER) -> float:
         return 0.0
     if scores.status == "unparsable":
         both_blank = not pred.strip() and not ref.strip()
-        plain = 1.0 if both_blank else settings.unparsable_weight * (1.0 - ned(pred, ref))
+        plain = 1.0 if both_blank else settings.unparsable_weight * (1.0 - ned(pred, ref, EDIT_BUDGET))
         return plain * guard(pred, ref, None, settings)
     quality = settings.structure_weight * scores.structure + settings.cell_weight * scores.cells
     reward = min(1.0, max(0.0, quality * (1.0 - scores.p_row) * (1.0 - scores.p_loop)))
     reward += scores.bonus * (1.0 - reward)
-    return reward * guard(one.plain, other.plain, (html.unescape(pred), html.unescape(ref)), settings)
+    return reward * guard(one.plain, other.plain, (unescape(pred), unescape(ref)), settings)
 
 
 def table_scores(pred: str, ref: str, settings: RewardSettings = PAPER) -> TableScores:
@@ -87,7 +86,8 @@ def table_scores(pred: str, ref: str, settings: RewardSettings = PAPER) -> Table
     and has no `<table`) is wrapped, as is the prediction, into one `<table>`.
 
     - *unclosed*: at the end of the prediction a `<table>` is still open, or, of a fragment, the last `<tr>`.
-    - *unparsable*: the prediction, or the reference, has no `<table>`, no cell, or more than the parser reads.
+    - *unparsable*: the prediction, or the reference, has no `<table>`, no cell, or more than the parser reads. Ours:
+      beyond `MOST_MARKUP` characters nothing is parsed, and of texts beyond `EDIT_BUDGET` the distance is a bound.
     - `cells`: `1 - d / n`; `d` is the edit distance of the texts of all cells with a mark between any two, `n` the
       length of the longer side's texts without the marks, so that blank cells earn nothing. Ours: a tag inside a cell
       counts as one character, and characters that the prediction has more of than the reference count as inserted if
@@ -127,6 +127,8 @@ def _reference(ref: str, is_fragment: bool) -> _Side:
 
 
 def _read_side(markup: str, is_fragment: bool) -> _Side:
+    if len(markup) > MOST_MARKUP:
+        return _Side(None, True)
     is_closed, n_stray = _walk(markup, is_fragment)
     if not is_closed:
         return _Side(None, False)
@@ -135,7 +137,7 @@ def _read_side(markup: str, is_fragment: bool) -> _Side:
         return _Side(None, True)
     texts = _BETWEEN_CELLS.join(cell.text for row in table.rows for cell in row)
     keys = tuple(_BETWEEN_CELLS.join(cell.text for cell in row if cell.text.strip()) for row in table.rows)
-    n_chars = _n_solid(html.unescape(markup))
+    n_chars = _n_solid(unescape(markup))
     plain = "</td></tr><tr><td>".join("</td><td>".join(cell.text for cell in row) for row in table.rows)
     return _Side(table, True, texts, plain, keys, table.n_columns, n_stray, n_chars - _n_printed(table), n_chars)
 
@@ -186,7 +188,7 @@ def _cell_similarity(pred: _Side, ref: _Side, settings: RewardSettings) -> float
     longer = max(len(side.texts) - side.texts.count(_BETWEEN_CELLS) for side in (pred, ref)) + n_inserted
     if not longer:
         return 1.0
-    return max(0.0, 1.0 - (edit_distance(pred.texts, ref.texts) + n_inserted) / longer)
+    return max(0.0, 1.0 - (edit_distance(pred.texts, ref.texts, EDIT_BUDGET) + n_inserted) / longer)
 
 
 def _loop_penalty(pred: tuple[str, ...], ref: tuple[str, ...], settings: RewardSettings) -> float:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from gravityocr.document import Task
 from gravityocr.errors import CapacityError, ConfigError, InputError
+from gravityocr.rl.rewards import NO_REWARD
 from gravityocr.training.corpora.region_shards import TASKS, LabelledRegion
 
 if TYPE_CHECKING:
@@ -202,7 +203,8 @@ class Trials:
     ) -> Iterator[Trial]:
         """Try candidates, batch after batch; yield each trial once its batch is in the journal.
 
-        One that cannot be read or sampled (InputError, CapacityError) is written down with the reason.
+        One that cannot be read, sampled or rewarded (InputError, CapacityError, `NO_REWARD`) is written down with the
+        reason.
         """
         rest = iter(todo)
         while batch := [*islice(rest, self.batch_regions)]:
@@ -237,7 +239,10 @@ class Trials:
 
     def _rewarded(self, region: LabelledRegion, group: Sequence[Rollout]) -> Trial:
         texts = dict.fromkeys(rollout.text for rollout in group)  # rollouts are often the same, and rewards dear
-        rewards = {text: float(self.reward(region.task, text, region.target)) for text in texts}
+        try:
+            rewards = {text: float(self.reward(region.task, text, region.target)) for text in texts}
+        except NO_REWARD as error:
+            return Trial(region.region_id, region.task, reason=f"its reward cannot be computed: {error!r}")
         return Trial(
             region.region_id, region.task,
             rewards=tuple(rewards[rollout.text] for rollout in group),

@@ -31,19 +31,19 @@ def pool_folder(name: str) -> Path:
     return Path(str(resources.files("gravityocr") / "samples" / "regions")) if name == SAMPLE_POOL else Path(name)
 
 
-def pool_files(name: str, split: str) -> list[Path]:
-    """Return the region files of one split of a pool.
+def pool_files(name: str, split: str, setting: str = "data.pool") -> list[Path]:
+    """Return the region files of one split of a pool; `setting` is where its name comes from.
 
     *Raises*: InputError where the pool or the split is missing.
     """
     if (pool_folder(name) / UNFINISHED).exists():
-        raise InputError(f"data.pool {name!r} is not finished; run gravityocr data pool again, it goes on")
+        raise InputError(f"{setting} {name!r} is not finished; run gravityocr data pool again, it goes on")
     folder = pool_folder(name) / split
     if split == "validation" and not folder.is_dir() and folder.with_name("train").is_dir():
         remedy = "make it again with validation.share above 0, out of more than one document"
-        raise InputError(f"data.pool {name!r} holds no document out for validation; {remedy}")
+        raise InputError(f"{setting} {name!r} holds no document out for validation; {remedy}")
     if not folder.is_dir():
-        raise InputError(f"data.pool {name!r}: no folder {folder}; make the pool with gravityocr data pool")
+        raise InputError(f"{setting} {name!r}: no folder {folder}; make the pool with gravityocr data pool")
     return region_files(folder)
 
 

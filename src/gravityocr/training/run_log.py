@@ -36,7 +36,7 @@ class RunLog:
 
     def write(self, head: Mapping[str, Any], record: Mapping[str, Any], eta_s: float | None = None) -> None:
         """Append a record to the log and show it; `head` begins with the step."""
-        line = {**head, **{k: round(v, 6) if isinstance(v, float) else v for k, v in record.items()}}
+        line = {**head, **{k: float(f"{v:.7g}") if isinstance(v, float) else v for k, v in record.items()}}
         shown = " ".join(f"{key}={value}" for key, value in line.items() if not isinstance(value, (dict, list)))
         print(shown + (f" eta={_duration(eta_s)}" if eta_s is not None else ""), file=sys.stderr, flush=True)
         with (self.folder / LOG_FILE).open("a", encoding="utf-8") as file:
@@ -55,7 +55,7 @@ class RunLog:
             for name in (LOG_FILE, SKIPPED_FILE):
                 (self.folder / name).unlink(missing_ok=True)
             return
-        records = [record for record in read_records(self.folder) if record.get("step", 0) <= step]
+        records = [record for record in read_records(self.folder) if _is_up_to(record, step)]
         records.append({"step": step, "resumed_from": step, "changed": list(changed)})
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         part = self.folder / f"{LOG_FILE}.part"
@@ -98,6 +98,11 @@ def unnamed(folder: Path, skipped: Sequence[SkippedSample]) -> list[SkippedSampl
     """Return those skipped samples that the run's folder does not name yet."""
     named = {(record.get("name"), record.get("reason")) for record in _records(folder / SKIPPED_FILE)}
     return [one for one in skipped if (one.name, one.reason) not in named]
+
+
+def _is_up_to(record: dict[str, Any], step: int) -> bool:
+    number = record.get("step", 0)
+    return isinstance(number, (int, float)) and number <= step
 
 
 def _records(file: Path) -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ def _write(state: dict[str, Any], file: Path) -> None:
         raise InputError(f"{file} cannot be written ({what}); make room, then start again") from error
 
 
-def lock_folder(folder: Path) -> TextIO:
+def lock_folder(folder: Path, setting: str = "train.folder") -> TextIO:
     """Keep a second run out of a run's folder for as long as the returned file is open.
 
     *Raises*: ConfigError where a run is in it.
@@ -68,7 +68,7 @@ def lock_folder(folder: Path) -> TextIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise ConfigError(f"another run trains in {folder}; wait for it, or choose another train.folder") from error
+        raise ConfigError(f"another run trains in {folder}; wait for it, or choose another {setting}") from error
     return file
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -10,8 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tests.grpo_runs import sampler_of, small_run, with_likely
 from torch import Tensor
 
@@ -21,6 +24,7 @@ from gravityocr.rl.evaluation import EvaluationConfig, held_out
 from gravityocr.rl.grpo import (
     EngineRollouts,
     PromptOrder,
+    apply_settings,
     build_trainer,
     check_libraries,
     log_prob_gap,
@@ -28,7 +32,7 @@ from gravityocr.rl.grpo import (
     stock_network,
 )
 from gravityocr.rl.seeds import banned_tokens
-from gravityocr.training.corpora.region_shards import SUFFIX, LabelledRegion, write_regions
+from gravityocr.training.corpora.region_shards import SUFFIX, LabelledRegion, encode_picture, write_regions
 
 pytest.importorskip("trl", reason="GRPO; install the extra 'rl'")
 
@@ -120,7 +124,7 @@ def test_a_frozen_part_is_that_part_alone(trainer: Any, part: str) -> None:
 
 def test_too_few_prompts_are_told(tmp_path: Path, file: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds 6 prompts, and a step takes 7; mine more .*prompts_per_step"):
-        trainer_of(tmp_path, file, "grpo.prompts_per_step=7")
+        trainer_of(tmp_path, file, "grpo.prompts_per_step=7", "prompts.n_prompts=9")
 
 
 def test_every_prompt_comes_once_before_one_comes_again() -> None:
@@ -342,3 +346,42 @@ def test_a_step_with_the_trainer_s_own_rollouts(tmp_path: Path, file: Path, monk
 def varied(prompts: Sequence[Any], **_: Any) -> list[float]:
     """Reward the completions of a step in a way that makes all groups vary."""
     return [float(number % 2) for number in range(len(prompts))]
+
+
+def test_a_run_that_goes_on_has_the_settings_of_now() -> None:
+    """States hold the rate, the betas and the decay of before; also a rate that had fallen to 0 counts no more."""
+    config = small_run("unused", "optimizer.lr=1e-5", "optimizer.betas=[0.8, 0.9]", "optimizer.weight_decay=0.1")
+    weights = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
+    groups = [{"params": [weights[0]], "weight_decay": 0.3}, {"params": [weights[1]], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=5e-5)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / 10))
+    for _ in range(4):
+        optimizer.step()
+        scheduler.step()
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    apply_settings(optimizer, scheduler, config)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([6e-6, 6e-6])
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+    assert all(tuple(group["betas"]) == (0.8, 0.9) for group in optimizer.param_groups)
+    optimizer.step()
+    scheduler.step()
+    assert scheduler.get_last_lr() == pytest.approx([5e-6, 5e-6])
+
+
+def test_a_turn_that_a_camera_notes_is_not_obeyed(tmp_path: Path) -> None:
+    """Trials, evaluation and joint training read pictures as they are stored."""
+    picture = Image.fromarray(np.arange(64 * 24, dtype=np.uint8).reshape(24, 64))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    picture.save(buffer, format="PNG", exif=exif)
+    regions = [
+        LabelledRegion(name, content, 64, 24, "text", "a", "test", name)
+        for name, content in (("turned", buffer.getvalue()), ("plain", encode_picture(picture)))
+    ]
+    write_regions(tmp_path / "a.regions.parquet", regions)
+    engine = sampler_of(small_run("unused")).engine
+    rows = prompt_dataset([tmp_path / "a.regions.parquet"], engine)
+    for row, region in zip(rows, regions, strict=True):
+        assert np.array_equal(np.asarray(row["image"]), np.asarray(region.picture()))

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.grpo_runs import small_run
+from tests.grpo_runs import small_run, whole_state
 
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.rl import launch
-from gravityocr.rl.launch import figures_of, mine, prompt_folder, run_grpo, weights_mark
+from gravityocr.rl import launch, mining
+from gravityocr.rl.launch import figures_of, run_grpo
+from gravityocr.rl.mining import mine, prompt_folder, weights_mark
 from gravityocr.rl.reward_settings import RewardSettings
 from gravityocr.rl.rl_config import RlConfig
-from gravityocr.rl.run_watch import LAST_FOLDER
+from gravityocr.rl.run_folder import LAST_FOLDER, mark
 from gravityocr.training.state import lock_folder
 
 pytest.importorskip("trl", reason="GRPO; install the extra 'rl'")
@@ -69,21 +70,41 @@ def test_processes_that_were_stopped_are_no_finished_run(tmp_path: Path, monkeyp
     config = small_run(tmp_path, "rl.n_processes=2")
     monkeypatch.setattr(launch, "mine", lambda *_: {})
     monkeypatch.setattr(launch, "figures_of", lambda config: {"told": config.rl.folder})
-    state = tmp_path / "states" / "checkpoint-2"
-    monkeypatch.setattr(launch.multiprocessing, "spawn", lambda *_, **__: state.mkdir(parents=True))
+    monkeypatch.setattr(launch.multiprocessing, "spawn", lambda *_, **__: whole_state(tmp_path, 2))
     with pytest.raises(KeyboardInterrupt):
         run_grpo(config)
-    monkeypatch.setattr(launch.multiprocessing, "spawn", lambda *_, **__: (tmp_path / LAST_FOLDER).mkdir())
+
+    def end(*_: Any, **__: Any) -> None:
+        (tmp_path / LAST_FOLDER).mkdir()
+        mark(tmp_path, LAST_FOLDER, 2)
+
+    monkeypatch.setattr(launch.multiprocessing, "spawn", end)
     try:
         assert run_grpo(config) == {"told": str(tmp_path)}
     except KeyboardInterrupt:
         pytest.fail("a run that has ended looks like one that was interrupted")
 
 
+def test_what_a_process_finds_wrong_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its class decides the exit status; the other processes only tell that a connection was closed."""
+    monkeypatch.setattr(launch, "mine", lambda *_: {})
+
+    def fail(_: Any, given: tuple[Any, ...], **__: Any) -> None:
+        told = given[2]
+        told.put(("ConfigError", "rl.something is wrong; correct it"))
+        raise launch.multiprocessing.ProcessRaisedException("Connection closed by peer", 0, 0)
+
+    monkeypatch.setattr(launch.multiprocessing, "spawn", fail)
+    with pytest.raises(ConfigError, match=r"rl\.something is wrong"):
+        run_grpo(small_run(tmp_path, "rl.n_processes=2"))
+
+
 def test_prompts_are_mined_as_completions_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At temperature 1 and of the same length, with the rewards of the run."""
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(launch, "mine_prompts", lambda *given: seen.append(given) or {})
+    monkeypatch.setattr(mining, "mine_prompts", lambda *given: seen.append(given) or {})
+    monkeypatch.setattr(mining, "prompt_files", lambda folder: [])
+    monkeypatch.setattr(mining, "mining_lines", lambda *given: [])
     mine(small_run(tmp_path, "grpo.temperature=0.5", "grpo.top_p=0.9", "grpo.max_tokens=77"))
     mine(small_run(tmp_path, "prompts.max_tokens=33", f"prompts.folder={tmp_path / 'elsewhere'}", "grpo.max_tokens=77"))
     for (prompts, folder, sampler, *_), limit, place in zip(seen, (77, 33), ("prompts", "elsewhere"), strict=True):
@@ -95,7 +116,9 @@ def test_prompts_are_mined_as_completions_are_sampled(tmp_path: Path, monkeypatc
 
 def test_other_rewards_make_other_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(launch, "mine_prompts", lambda *given: seen.append(given) or {})
+    monkeypatch.setattr(mining, "mine_prompts", lambda *given: seen.append(given) or {})
+    monkeypatch.setattr(mining, "prompt_files", lambda folder: [])
+    monkeypatch.setattr(mining, "mining_lines", lambda *given: [])
     field = next(iter(RewardSettings.__dataclass_fields__))
     value = getattr(RewardSettings(), field)
     other = small_run(tmp_path, f"rewards.{field}={not value if isinstance(value, bool) else value / 2}")

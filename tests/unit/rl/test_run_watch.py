@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +11,11 @@ import pytest
 from tests.grpo_runs import read_log, small_run
 
 from gravityocr.config import dump_config
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.rl import run_watch
-from gravityocr.rl.evaluation_records import RegionRecord, record_steps, summarize
-from gravityocr.rl.run_watch import RunWatch, best_step, best_step_of, last_state
+from gravityocr.rl.evaluation_records import RegionRecord, record_file, record_steps, summarize
+from gravityocr.rl.run_folder import mark
+from gravityocr.rl.run_watch import RunWatch, best_step, best_step_of
 
 Scores = dict[int, tuple[float, float]]
 """Quality and TPF by step."""
@@ -38,11 +39,11 @@ class ScriptedWatch(RunWatch):
         self.evaluated: list[int] = []
         self.step = 0
 
-    def export(self, name: str) -> Path:
+    def export(self, name: str, step: int) -> None:
         """Write the step instead of weights."""
         (self.folder / name).mkdir(exist_ok=True)
-        (self.folder / name / "step").write_text(str(self.step), encoding="utf-8")
-        return self.folder / name
+        (self.folder / name / "step").write_text(str(step), encoding="utf-8")
+        mark(self.folder, name, step)
 
     def _take_rounded(self) -> None:
         """Take nothing."""
@@ -105,7 +106,7 @@ def test_a_fall_of_tpf_is_flagged_or_ends_the_run(tmp_path: Path, monkeypatch: p
     fallen = {**LEVEL, 2: (0.9, 3.5)}
     assert ScriptedWatch(tmp_path / "flag", fallen).run(monkeypatch) == 6
     (line,) = [line for line in read_log(tmp_path / "flag") if "alarm" in line]
-    assert line["step"] == 2 and "TPF fell by" in line["alarm"] and line["tpf"] == pytest.approx(100 / 29, abs=1e-5)
+    assert line["step"] == 2 and "TPF fell by" in line["alarm"] and line["val_tpf"] == pytest.approx(100 / 29, abs=1e-5)
     stop = ScriptedWatch(tmp_path / "stop", fallen, "evaluation.on_tpf_fall=stop")
     assert stop.run(monkeypatch) == 2 and not stop.is_stopped  # it ended, nobody interrupted it
     allowed = ScriptedWatch(tmp_path / "loose", fallen, "evaluation.on_tpf_fall=stop", "evaluation.max_tpf_fall=0.2")
@@ -133,14 +134,33 @@ def test_going_on_drops_what_was_lost_and_reads_nothing_twice(tmp_path: Path, mo
     assert (tmp_path / "config.toml").read_text(encoding="utf-8") == dump_config(watch.config)
 
 
+def test_the_best_weights_of_a_step_that_was_lost_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ScriptedWatch(tmp_path, {**LEVEL, 4: (0.9, 4.0)}).run(monkeypatch, until=5)
+    assert best_of(tmp_path) == 4
+    watch = ScriptedWatch(tmp_path, LEVEL)
+    watch.run(monkeypatch, step=3, until=3)
+    assert best_of(tmp_path) is None and not (tmp_path / "best.json").exists()
+
+
+def test_an_evaluation_that_cannot_be_compared_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ScriptedWatch(tmp_path, LEVEL).run(monkeypatch, until=4)
+    for setting, named in (
+        ("evaluation.n_crops=9", r"evaluation\.n_crops changed"), ("prompts.pool=other", r"evaluation\.pool changed"),
+        ("evaluation.max_tokens=7", r"evaluation\.max_tokens changed"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=named):
+            ScriptedWatch(tmp_path, LEVEL, setting).run(monkeypatch, step=3)
+    record_file(tmp_path, 0).unlink()
+    with pytest.raises(InputError, match=r"step-00000.jsonl is missing"):
+        ScriptedWatch(tmp_path, LEVEL).run(monkeypatch, step=3)
+
+
 def test_a_new_run_keeps_nothing_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that died before its first state leaves weights and records that the next one did not make."""
     ScriptedWatch(tmp_path, {**LEVEL, 2: (0.9, 4.0)}).run(monkeypatch)
-    (tmp_path / "checkpoint").mkdir()
     worse = ScriptedWatch(tmp_path, {step: (0.5 - step / 100, 4.0) for step in LEVEL})
     worse.run(monkeypatch, until=2)
     assert best_of(tmp_path) is None and record_steps(tmp_path) == [0, 2]
-    assert not (tmp_path / "checkpoint").exists()
     assert [line["step"] for line in read_log(tmp_path)] == [0, 2]
 
 
@@ -185,13 +205,3 @@ def test_the_best_step_is_the_best_of_those_whose_drafting_held(tmp_path: Path) 
     summaries = {step: summarize(records_of(*score)) for step, score in {**LEVEL, 4: (0.9, 3.0)}.items()}
     assert best_step(summaries, config) == 2
     assert best_step({0: summaries[0], 4: summaries[4]}, config) == 0
-
-
-def test_the_newest_whole_state_is_taken_up(tmp_path: Path) -> None:
-    assert last_state(tmp_path / "none") == (None, 0)
-    for name, whole in (("checkpoint-2", True), ("checkpoint-10", True), ("checkpoint-12", False), ("other-99", True)):
-        (tmp_path / name).mkdir()
-        if whole:
-            (tmp_path / name / "trainer_state.json").write_text(json.dumps({}), encoding="utf-8")
-    (tmp_path / "checkpoint-x").mkdir()
-    assert last_state(tmp_path) == (tmp_path / "checkpoint-10", 10)

@@ -19,6 +19,8 @@ _ATTRIBUTE = re.compile(r"[\s/]*(?P<name>[^\s/>][^\s/=>]*)(?P<equals>\s*=+\s*)?"
 _UNQUOTED = re.compile(r"[^>\s]*")
 _TAG_END = re.compile(r"[\s/]*>")
 _SPACED_END_TAG = re.compile(r"</\s+([a-zA-Z][-.a-zA-Z0-9:_]*)\s*>")
+_ENDLESS_NUMBER = re.compile("&#([0-9]{1000,})")
+_MANY_DIGITS = 8  # more than any character's number has
 _ENTITY = re.compile(r"&(?:#([0-9]+|[xX][0-9a-fA-F]+)|([a-zA-Z][-.a-zA-Z0-9]*));?")
 
 
@@ -30,6 +32,17 @@ class Token:
     data: str
     attributes: tuple[tuple[str, str], ...] = ()
     closed: bool = False
+
+
+def unescape(text: str) -> str:
+    """Replace the entities of a text as `html.unescape` does, numbers of more digits than Python reads included.
+
+    >>> unescape("a &lt; b &#65;" + "&#" + 5000 * "9" + ";")
+    'a < b A\ufffd'
+    """
+    if "&#" in text:
+        text = _ENDLESS_NUMBER.sub(lambda found: f"&#{found[1].lstrip('0')[:_MANY_DIGITS] or '0'}", text)
+    return html.unescape(text)
 
 
 def decode_entities(text: str) -> str:
@@ -145,11 +158,11 @@ class _TagReader:
         if quote not in "'\"":
             value = _UNQUOTED.match(self.markup, at)
             assert value is not None  # it matches the empty string
-            return name, html.unescape(value.group()), value.end()
+            return name, unescape(value.group()), value.end()
         if self.last[quote] <= at:
             return None
         end = self.markup.find(quote, at + 1)
-        return name, html.unescape(self.markup[at + 1 : end]), end + 1
+        return name, unescape(self.markup[at + 1 : end]), end + 1
 
 
 def cell_texts(table: str) -> list[str]:

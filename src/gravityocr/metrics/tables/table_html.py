@@ -8,12 +8,11 @@ opened is dropped, attributes come out sorted, and entities end as the character
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gravityocr.metrics.tables.html_tokens import Token, decode_entities, tokenize
+from gravityocr.metrics.tables.html_tokens import Token, decode_entities, tokenize, unescape
 from gravityocr.metrics.tables.nfkc import normalize_nfkc
 
 VOID = frozenset({
@@ -74,7 +73,7 @@ class _Printer:
             self.pending.append(f"${dict(token.attributes).get('alttext', '')}$")
         elif not inside_math and name not in UNWRAPPED:
             self._flush()
-            tag = html.unescape("td" if name == "th" else name)
+            tag = unescape("td" if name == "th" else name)
             attributes = "".join(_print_attribute(key, value, name) for key, value in token.attributes)
             empty = name in VOID
             self.out.append(f"<{tag}{attributes}/>" if empty else f"<{tag}{attributes}>")
@@ -116,7 +115,7 @@ class _Printer:
             text = self._fold("".join(self.pending))
             self.pending.clear()
             text = self._in_cells(text)
-            self.out.append(html.unescape(text) if self.is_raw else text)
+            self.out.append(unescape(text) if self.is_raw else text)
         self.is_raw = False
 
     def _in_cells(self, text: str) -> str:
@@ -132,14 +131,14 @@ class _Printer:
         closers = {"<!--": "-->", "<![CDATA[": "]]>"}
         text = self._in_cells(token.data)
         closer = closers.get(token.kind, ">")
-        self.out.append(f"{token.kind}{html.unescape(text)}{closer}" if text == token.data else text)
+        self.out.append(f"{token.kind}{unescape(text)}{closer}" if text == token.data else text)
 
 
 def _print_attribute(name: str, value: str, tag: str) -> str:
     if name in WORD_LISTS or (name == "headers" and tag in CELLS):
         value = " ".join(value.split())
     quote = "'" if '"' in value and "'" not in value else '"'
-    return f" {html.unescape(name)}={quote}{value}{quote}"
+    return f" {unescape(name)}={quote}{value}{quote}"
 
 
 # Commands and signs that mean the same to a reader of a table. The order matters: replacing is by plain text, and
