@@ -97,7 +97,8 @@ def test_the_log_of_a_run(whole: tuple[Path, dict[str, Any]]) -> None:
     assert steps[0]["kl"] == 0.0 < steps[-1]["kl"]
     assert [line["step"] for line in evaluations] == [0, 2, 4, 6]
     for line in evaluations:
-        assert 0 < line["quality"] <= 1 and line["tpf"] > 1 and {"text_reward", "table_reward"} <= line.keys()
+        assert 0 < line["quality"] <= 1 and line["val_tpf"] > 1
+        assert {"val_text_reward", "val_table_reward"} <= line.keys()
     (gap,) = [line for line in read_log(folder) if "gap_mean" in line]
     assert gap["step"] == 0 and gap["gap_max"] < 1e-4 and gap["n_tokens"] > 10
     assert figures["step"] == 6 and [one["step"] for one in figures["evaluations"]] == [0, 2, 4, 6]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from gravityocr.metrics.edit import ned
+from gravityocr.metrics.edit import edit_distance, ned
 from gravityocr.metrics.tables.table_tree import read_table
 from gravityocr.metrics.teds import score_structure, score_teds
 from gravityocr.rl.rewards import reward_of
@@ -21,6 +21,7 @@ PIECES = [
     "<table>", "</table>", "<tr>", "</tr>", "<td>", "</td>", "<th>", "<td colspan=2>", "<td rowspan='x'>", "<thead>",
     "<sup>", "<!--", "-->", "&nbsp;", "&", '"', "{", "}", "\\left", "\\right", "\\frac", "\\begin{a}", "\\end{b}", "$",
     "\\(", "\\tag{", "^", "_", "\\", " ", "\n", "x", "7", "\u200b",
+    f"&#{'9' * 5000};", f"<td id='&#{'9' * 5000}' rowspan={'9' * 5000}>", f"&#x{'f' * 5000};", "&#0;", "&#xD800",
 ]  # fmt: skip
 anything = st.lists(
     st.one_of(st.sampled_from(PIECES), st.text(alphabet=st.characters(exclude_categories=()), max_size=4)), max_size=25
@@ -63,6 +64,8 @@ def has_text(grid: Grid) -> bool:
 @given(TASKS, anything, anything)
 @example("table", "<table><tr><td>a</td></tr></table>" * 40, "<table></table>")
 @example("table", "<table><tr><td colspan=-5 rowspan=0>a</td></tr></table>", "<table><tr><td>a</td></tr></table>")
+@example("table", f"<table><tr><td>&#{'9' * 5000};</td></tr></table>", "<table><tr><td>a</td></tr></table>")
+@example("table", "<table><tr><td>a</td></tr></table>", f"<table><tr><td>&#{'9' * 5000};</td></tr></table>")
 @example("formula", "}" * 50, "")
 def test_every_reward_is_from_0_to_1(task, pred: str, ref: str) -> None:
     assert 0.0 <= reward_of(task, pred, ref) <= 1.0
@@ -200,3 +203,12 @@ def test_structure_alone_scores_as_teds_does(pred: Grid, ref: Grid) -> None:
     exact = score_structure(*readings)
     assert exact == pytest.approx(score.teds_struct, abs=1e-9)
     assert exact - 1e-9 <= score_structure(*readings, budget=0) <= 1.0
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=60), st.text(max_size=60), st.integers(1, 500))
+def test_a_budget_bounds_an_edit_distance_from_above(pred: str, ref: str, budget: int) -> None:
+    exact, bound = edit_distance(pred, ref), edit_distance(pred, ref, budget)
+    assert exact <= bound <= max(len(pred), len(ref))
+    assert edit_distance(pred, pred, budget) == 0
+    assert edit_distance(pred, ref, max(1, len(pred) * len(ref))) == exact

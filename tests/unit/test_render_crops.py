@@ -112,3 +112,14 @@ def test_wrong_arguments_are_named(
 def test_a_folder_without_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match=r"error: .*prepare_data\.py"):
         render(monkeypatch, "--data", tmp_path, "--out", tmp_path / f"a{SUFFIX}", "--lines", 1)
+
+
+def test_help_tells_every_option_and_its_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        render(monkeypatch, "--help")
+    shown = " ".join(capsys.readouterr().out.split("options:")[1].split())
+    for part in ("number of tables to render (default: 0)", "lines of text to render", "(default: 3 30)",
+                 "(default: heldout)", "prepare_data.py filled", "same crops (default: 0)"):  # fmt: skip
+        assert part in shown

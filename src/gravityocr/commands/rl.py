@@ -19,6 +19,7 @@ from gravityocr.rl.grpo import check_libraries
 from gravityocr.rl.launch import figures_of, run_grpo, tell
 from gravityocr.rl.mining import mine, prompt_folder
 from gravityocr.rl.rl_config import RlConfig
+from gravityocr.rl.run_folder import check_folder
 from gravityocr.rl.trials import TrialProgress
 from gravityocr.rl.trl_arguments import trl_arguments
 from gravityocr.training.pool_tokens import pool_files
@@ -80,17 +81,18 @@ class _Shown:
 def plan_of(config: RlConfig) -> dict[str, Any]:
     """Return what a run would do: the settings by our names and by TRL's, its sizes, and what is missing."""
     problems = []
-    for check in (
-        lambda: check_libraries(config),
-        lambda: resolve_checkpoint(config.rl.checkpoint),
-        lambda: pool_files(config.prompts.pool, "train", "prompts.pool"),
-        lambda: held_out(config.evaluation, config.prompts.pool),
-        lambda: check_tools(config.evaluation),
+    for where, check in (
+        ("", lambda: check_folder(config)),
+        ("", lambda: check_libraries(config)),
+        ("rl.checkpoint: ", lambda: resolve_checkpoint(config.rl.checkpoint)),
+        ("", lambda: pool_files(config.prompts.pool, "train", "prompts.pool")),
+        ("", lambda: held_out(config.evaluation, config.prompts.pool)),
+        ("", lambda: check_tools(config.evaluation)),
     ):
         try:
             check()
         except GravityOCRError as error:
-            problems.append(str(error))
+            problems.append(f"{where}{error}")
     grpo = config.grpo
     return {
         "config": asdict(config),

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 _TAG = re.compile(r"<(/?)(tr|td|th|table|thead|tbody)\b([^<>]*)>|<(td|th)\b([^<>]*)$", re.IGNORECASE)
+_ENDLESS_NUMBER = re.compile(r"&#[xX]?[0-9a-fA-F]{8,};?")  # no character, and too long a number for Python
 _SPAN = re.compile(r'(colspan|rowspan)\s*=\s*"?\s*(\d{1,3})', re.IGNORECASE)
 _MOST_SPAN = 100
 
@@ -53,7 +54,7 @@ def _add_text(rows: list[list[Written]], text: str, is_open: bool) -> None:
     if not is_open or not rows[-1]:
         rows[-1].append(Written("", 1, 1))
     cell = rows[-1][-1]
-    clean = html.escape(html.unescape(" ".join(text.split())), quote=False)
+    clean = html.escape(html.unescape(_ENDLESS_NUMBER.sub("\ufffd", " ".join(text.split()))), quote=False)
     rows[-1][-1] = Written(f"{cell.text} {clean}".strip(), cell.n_rows, cell.n_columns)
 
 

@@ -39,13 +39,13 @@ class EvaluationConfig:
     """What is read every `every` steps, at step 0 and at the end, and how.
 
     `n_crops` of each task are drawn by `seed` from the validation split of `pool` (None: the pool of the prompts), more
-    of them holding those of fewer, and read as they are, as in training; `n_samples` completions of each are sampled beside, for the mean reward of the
-    policy. `whole_crops` is a region file, or a folder of them, with crops that the engine
-    cuts and joins: `n_whole_crops` of each task make the kinds `whole_table` and so on. Readings are greedy, drafts
-    fixed windows of `block_size` (None: the checkpoint's own), so that TPF is that of equation (5); `draft_head` lets
-    the checkpoint's head draft. `cdm` scores formulas by what TeX renders of them. `identity` also reads all of it by
-    the plain AR path, and compares. Where TPF over all kinds falls by more than the share `max_tpf_fall` since step 0
-    the run is flagged, or stops. *Units*: `max_tokens` a sequence.
+    of them holding those of fewer, and read as they are, as in training; `n_samples` completions of each are sampled
+    beside, for the mean reward of the policy. `whole_crops` is a region file, or a folder of them, with crops that the
+    engine cuts and joins: `n_whole_crops` of each task make the kinds `whole_table` and so on. Readings are greedy,
+    drafts fixed windows of `block_size` (None: the checkpoint's own), so that TPF is that of equation (5); `draft_head`
+    lets the checkpoint's head draft. `cdm` scores formulas by what TeX renders of them. `identity` also reads all of it
+    by the plain AR path, and compares. Where TPF over all kinds falls by more than the share `max_tpf_fall` since step
+    0 the run is flagged, or stops. *Units*: `max_tokens` a sequence.
     """
 
     every: int = 50
@@ -256,7 +256,7 @@ def _scored(
     return replace(record, **reading.fields, **scores, identical=identical)
 
 
-def _scores(task: Task, pred: str, ref: str, rewards: RewardSettings) -> dict[str, float]:
+def _scores(task: Task, pred: str, ref: str, rewards: RewardSettings) -> dict[str, Any]:
     whole_pred, whole_ref = as_tables(pred, ref) if task == "table" else (pred, ref)
     scores = {
         "reward": reward_of(task, pred, ref, rewards),

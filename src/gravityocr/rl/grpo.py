@@ -40,7 +40,7 @@ _ORIENTATION = 0x0112  # of EXIF
 
 
 def check_libraries(config: RlConfig) -> None:
-    """Refuse a configuration whose libraries are missing. *Raises*: ConfigError naming what to install."""
+    """Refuse a configuration whose libraries or device are missing. *Raises*: ConfigError naming what to install."""
     from importlib.util import find_spec
 
     needed = {"trl": "'gravityocr[rl]'", "transformers": "'gravityocr[rl]'", "datasets": "'gravityocr[rl]'"}
@@ -51,10 +51,11 @@ def check_libraries(config: RlConfig) -> None:
     if config.rl.tensorboard:
         needed["tensorboard"] = "'gravityocr[train]', or set rl.tensorboard to false"
     missing = [f"{name} (pip install {remedy})" for name, remedy in needed.items() if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"this run needs {' and '.join(missing)}")
+    faults = [f"this run needs {' and '.join(missing)}"] if missing else []
     if config.rl.device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("rl.device is cuda, and there is no CUDA device here; set it to cpu")
+        faults.append("rl.device is cuda, and there is no CUDA device here; set it to cpu")
+    if faults:
+        raise ConfigError("; ".join(faults))
 
 
 def _as_stored(region: LabelledRegion) -> bytes:
@@ -171,24 +172,10 @@ def apply_settings(optimizer: Any, scheduler: Any, config: RlConfig) -> None:
     scheduler._last_lr = [group["lr"] for group in optimizer.param_groups]
 
 
-def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path]) -> Any:
-    """Return TRL's trainer for a run.
-
-    *Raises*: ConfigError where a library is missing, or fewer prompts than a step takes.
-    """
-    check_libraries(config)
+def trainer_class(config: RlConfig, n_prompts: int) -> Any:
+    """Return TRL's trainer with what a run changes of it."""
     from safetensors import SafetensorError
-    from transformers import PrinterCallback
-    from transformers.utils.logging import disable_progress_bar
-    from trl import GRPOConfig, GRPOTrainer
-
-    disable_progress_bar()
-
-    engine = sampler.engine
-    prompts = prompt_dataset(files, engine)
-    if len(prompts) < config.grpo.prompts_per_step:
-        what = f"the prompt pool holds {len(prompts)} prompts, and a step takes {config.grpo.prompts_per_step}"
-        raise ConfigError(f"{what}; mine more (prompts.*), or lower grpo.prompts_per_step")
+    from trl import GRPOTrainer
 
     class QuietTrainer(GRPOTrainer):
         """TRL's trainer, silent, with the prompts in our order, which scores completions of like lengths together."""
@@ -207,7 +194,7 @@ def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path
             except (OSError, RuntimeError, SafetensorError) as error:
                 what = str(error).strip().splitlines()[0]
                 remedy = "make room, then start again"
-                raise InputError(f"{arguments['output_dir']} cannot be written ({what}); {remedy}") from error
+                raise InputError(f"{self.args.output_dir} cannot be written ({what}); {remedy}") from error
 
         def create_model_card(self, *_: Any, **__: Any) -> None:
             """Write none: a state is no checkpoint to be published."""
@@ -220,7 +207,28 @@ def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path
 
         def _get_train_sampler(self, dataset: Any = None) -> Any:
             """Return the order of the prompts; TRL's own forgets, when a run goes on, how often it went through."""
-            return PromptOrder(len(prompts), config)
+            return PromptOrder(n_prompts, config)
+
+    return QuietTrainer
+
+
+def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path]) -> Any:
+    """Return TRL's trainer for a run.
+
+    *Raises*: ConfigError where a library is missing, or fewer prompts than a step takes.
+    """
+    check_libraries(config)
+    from transformers import PrinterCallback
+    from transformers.utils.logging import disable_progress_bar
+    from trl import GRPOConfig
+
+    disable_progress_bar()
+
+    engine = sampler.engine
+    prompts = prompt_dataset(files, engine)
+    if len(prompts) < config.grpo.prompts_per_step:
+        what = f"the prompt pool holds {len(prompts)} prompts, and a step takes {config.grpo.prompts_per_step}"
+        raise ConfigError(f"{what}; mine more (prompts.*), or lower grpo.prompts_per_step")
 
     arguments = trl_arguments(config, banned_tokens(engine))
     rollout = EngineRollouts(sampler, config.rl.seed) if config.rollouts.engine == "engine" else None
@@ -228,7 +236,7 @@ def build_trainer(config: RlConfig, sampler: EngineSampler, files: Sequence[Path
         # The argument is called experimental; the version is pinned, and a test holds what it does.
         warnings.filterwarnings("ignore", message=".*rollout_func.*")
         warnings.filterwarnings("ignore", message=OLD_NAME)
-        trainer = QuietTrainer(
+        trainer = trainer_class(config, len(prompts))(
             model=stock_network(engine, config),
             reward_funcs=list(rewards_with(config.rewards)),
             args=GRPOConfig(**arguments),

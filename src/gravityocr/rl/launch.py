@@ -28,6 +28,7 @@ from gravityocr.rl.run_folder import BEST_FOLDER, CONFIG_FILE, LAST_FOLDER, chec
 from gravityocr.rl.run_watch import RunWatch, best_step_of, callback_of
 from gravityocr.rl.trials import TrialProgress
 from gravityocr.rl.trl_arguments import PATIENCE_S
+from gravityocr.training.draft_head import has_draft_head
 from gravityocr.training.launch import free_port
 from gravityocr.training.run_settings import differences
 from gravityocr.training.state import lock_folder
@@ -159,7 +160,10 @@ def figures_of(config: RlConfig, *, plots: bool = True) -> dict[str, Any]:
 
     folder = Path(config.rl.folder)
     best = folder / BEST_FOLDER if marked_step(folder, BEST_FOLDER) else None
-    report = write_report(folder, best_step_of(folder, config), plots=plots and find_spec("matplotlib") is not None)
+    report = write_report(
+        folder, best_step_of(folder, config), plots=plots and find_spec("matplotlib") is not None,
+        draft_head_left=has_draft_head(config.rl.checkpoint),
+    )  # fmt: skip
     return {
         "step": report["steps"]["last"], "best_step": report["steps"]["best"], "run": report["run"],
         "evaluations": [{name: one[name] for name in ("step", "quality", "tpf_fall")} for one in report["evaluations"]],

@@ -130,7 +130,7 @@ def _held_out(axes: Any, summaries: Mapping[int, Mapping[str, Any]], name: str, 
 
 def _legend(axes: Any) -> None:
     """Put the legend under the panel, where no line can run."""
-    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=4, columnspacing=1.2)
+    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, columnspacing=1.2)
 
 
 def _say_missing(axes: Any, what: str) -> None:

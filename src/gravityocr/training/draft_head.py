@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gravityocr.errors import CheckpointError, ConfigError
-from gravityocr.model.checkpoint import Checkpoint, load_checkpoint
-from gravityocr.model.draft_head import DraftHead, save_draft_head
+from gravityocr.model.checkpoint import Checkpoint, load_checkpoint, resolve_checkpoint
+from gravityocr.model.draft_head import DRAFT_HEAD_FILE, DraftHead, save_draft_head
 from gravityocr.training.attention import segment_attention
 from gravityocr.training.joint import RowData
 from gravityocr.training.losses import packed_hidden
@@ -67,6 +67,14 @@ def train_draft_head(config: TrainConfig, folder: Path) -> dict[str, Any]:
             print(" ".join(f"{key}={value:.5g}" for key, value in record.items()), file=sys.stderr, flush=True)
     save_draft_head(head, folder)
     return record
+
+
+def has_draft_head(name: str) -> bool:
+    """Tell whether a checkpoint, by name or folder, is there and has a draft head."""
+    try:
+        return (resolve_checkpoint(name) / DRAFT_HEAD_FILE).is_file()
+    except CheckpointError:
+        return False
 
 
 def _rows(config: TrainConfig, checkpoint: Checkpoint) -> Iterator[RowData]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from tests.prompt_pools import region
 from tests.tex_tools import needs_tex
 
+from gravityocr.document import Task
 from gravityocr.engine.engine import Engine
-from gravityocr.errors import ConfigError, InputError
+from gravityocr.engine.uncut import UncutCrop
+from gravityocr.errors import CapacityError, ConfigError, InputError
 from gravityocr.metrics.formulas.tex_runner import ToolMissingError
 from gravityocr.metrics.teds import score_teds
 from gravityocr.rl import evaluation
@@ -25,6 +28,7 @@ from gravityocr.rl.evaluation import (
 )
 from gravityocr.rl.evaluation_records import RegionRecord, summarize
 from gravityocr.rl.rewards import reward_of
+from gravityocr.rl.seeds import seed_of
 from gravityocr.training.corpora.region_shards import SUFFIX, LabelledRegion, write_regions
 
 FEW = EvaluationConfig(n_crops=3, max_tokens=200)
@@ -70,6 +74,31 @@ def test_regions_come_by_task_and_the_seed_alone_draws_them(sample: dict[str, li
     assert ids[0] == ids[1] != ids[2]
 
 
+def test_more_regions_hold_those_of_fewer_in_the_same_order(tmp_path: Path) -> None:
+    file = tmp_path / f"w{SUFFIX}"
+    write_regions(file, [region(f"w{i}") for i in range(12)])
+
+    def ids(n: int) -> list[str]:
+        kinds = held_out(replace(FEW, whole_crops=str(file), n_whole_crops=n), "sample")
+        return [one.region_id for one in kinds["whole_table"]]
+
+    drawn = [ids(n) for n in range(1, 13)]
+    for fewer, more in pairwise(drawn):
+        assert fewer == [name for name in more if name in fewer]
+        assert len(more) == len(fewer) + 1
+    assert drawn[3] != drawn[-1][:4]  # drawn, not the first ones
+    write_regions(file, [region(f"w{i}") for i in range(13)])  # one more in the pool does not change the others
+    assert len({*drawn[3]} & {*ids(4)}) >= 3
+
+
+def test_regions_without_a_target_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / f"w{SUFFIX}"
+    held_back = [region("blank", target=" \n"), region("empty", target=""), region("wait", target_origin="pending")]
+    write_regions(file, [*held_back, region("good")])
+    kinds = held_out(replace(FEW, whole_crops=str(file), n_whole_crops=9), "sample")
+    assert [one.region_id for one in kinds["whole_table"]] == ["good"]
+
+
 def test_the_pool_of_the_evaluation_goes_before_that_of_the_prompts() -> None:
     assert held_out(replace(FEW, pool="sample"), "no-such-pool").keys() == {"text", "table", "formula"}
 
@@ -112,7 +141,7 @@ def test_nano_reads_the_sample_and_every_record_says_how(nano: Engine, sample) -
         assert (one.kind, one.task, one.ref, one.status, one.error) == (of.task, of.task, of.target, "ok", None)
         assert one.reward == reward_of(of.task, one.pred, of.target)
         assert one.n_tokens == one.n_decoded + 1
-        assert 0 < one.n_rounds < one.n_forwards <= one.n_decoded  # drafting pays on every one of them
+        assert 0 < one.n_rounds <= one.n_forwards <= one.n_decoded
         assert (one.teds is None) == (of.task != "table")
         assert one.cdm is None
         assert one.identical is True  # fp32: self-speculation is the AR path
@@ -148,7 +177,7 @@ def test_smaller_blocks_lower_tpf_and_leave_the_text(nano: Engine, sample) -> No
 
 
 def test_a_reading_that_reaches_the_limit_is_counted(nano: Engine, sample) -> None:
-    found = evaluate(nano, {"text": sample["text"]}, replace(FEW, max_tokens=2))
+    found = evaluate(nano, {"text": sample["text"]}, replace(FEW, max_tokens=1))
     assert {one.status for one in found.records} == {"truncated"}
     assert found.summary["kinds"]["text"]["n_truncated"] == 3
 
@@ -164,6 +193,41 @@ def test_a_broken_picture_costs_its_own_record_alone(nano: Engine, sample) -> No
     assert found.summary["all"]["n_failed"] == 2
     alone = evaluate(nano, {"text": [good[0], good[2]]}, FEW)
     assert [found.records[0], found.records[2]] == [*alone.records]
+
+
+def test_samples_that_fail_cost_their_own_region_alone(
+    nano: Engine, sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(FEW, n_samples=2)
+    kinds = {"text": sample["text"]}
+    before = evaluate(nano, kinds, config).records
+    bad = seed_of(config.seed, kinds["text"][1].region_id, 0)
+    real = evaluation.read_uncut
+
+    def refuse(engine: Engine, crops: list[UncutCrop]) -> object:
+        if any(bad in crop.seeds for crop in crops):
+            raise CapacityError("too large")
+        return real(engine, crops)
+
+    monkeypatch.setattr(evaluation, "read_uncut", refuse)
+    after = evaluate(nano, kinds, config).records
+    assert after[1] == replace(before[1], sampled_reward=None)
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert before[0].sampled_reward is not None
+
+
+def test_scores_that_fail_cost_their_own_record_alone(nano: Engine, sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = sample["text"][1].target
+
+    def refuse(task: Task, pred: str, ref: str, settings: object) -> float:
+        if ref == bad:
+            raise RecursionError("too deep")
+        return 0.5
+
+    monkeypatch.setattr(evaluation, "reward_of", refuse)
+    records = evaluate(nano, {"text": sample["text"]}, FEW).records
+    assert [one.status for one in records] == ["ok", "failed", "ok"]
+    assert "too deep" in str(records[1].error)
 
 
 def test_whole_crops_are_cut_and_joined(nano: Engine, repo_root: Path) -> None:

@@ -251,7 +251,7 @@ def test_where_nothing_is_left_the_message_says_why(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no text and formula prompt is left.*shortfall.*prompts\.text_share = 0"):
         mine(replace(CONFIG, pool=pool, shortfall="shrink"), tmp_path / "other", sampler)
     assert mine(replace(CONFIG, pool=pool), tmp_path / "kept", sampler)["n_prompts"] == 2
-    with pytest.raises(InputError, match=r"data\.pool 'nowhere'"):
+    with pytest.raises(InputError, match=r"prompts\.pool 'nowhere'"):
         mine(replace(CONFIG, pool="nowhere"), tmp_path / "none", sampler)
 
 
@@ -295,3 +295,10 @@ def test_the_shipped_pool_is_mined_with_the_rewards_of_training(tmp_path: Path) 
         "share_wanted": 0.92, "available": 5, "wanted": 4, "taken": 4, "share": 1.0
     }  # fmt: skip
     assert 0.5 < report["mean_reward"]["chosen"]["table"]["mean"] < 1.0
+
+
+def test_an_empty_train_split_is_not_cured_by_more_trials(tmp_path: Path) -> None:
+    pool = write_pool(tmp_path / "pool", [])
+    with pytest.raises(InputError, match="the train split is empty") as found:
+        mine_prompts(PromptConfig(pool=pool), tmp_path / "out", ScriptedSampler(), "nano")
+    assert "n_trials" not in str(found.value)

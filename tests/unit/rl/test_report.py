@@ -76,7 +76,7 @@ def test_the_facts_are_those_of_log_and_settings(run: Path) -> None:
     facts = write_report(run, bootstrap=DRAWS)["run"]
     assert (facts["n_steps"], facts["rollouts_per_step"], facts["n_rollouts"]) == (20, 32, 640)
     assert facts["seconds"] == pytest.approx(120.0)
-    assert facts["reward"] == pytest.approx({"first": 0.515, "last": 0.695})  # the first and last two of twenty
+    assert facts["reward"] == pytest.approx({"first": 0.515, "last": 0.695, "n": 2})  # the first and last two of twenty
     assert "entropy" not in facts
 
 
@@ -130,7 +130,14 @@ def test_missing_and_torn_evaluations_are_named(run: Path, tmp_path_factory: pyt
         write_report(run)
 
 
-@pytest.mark.parametrize(("name", "text"), [("config.toml", "[grpo"), ("prompts/prompts.json", '{"n_prompts": 1}')])
+@pytest.mark.parametrize(("name", "text"), [
+    ("config.toml", "[grpo"), ("prompts/prompts.json", '{"n_prompts": 1}'), ("prompts/prompts.json", "[" * 9999),
+    ("prompts/prompts.json", '{"n_prompts": 1, "stages": {}, "fates": {}}'),
+    ("prompts/prompts.json", '{"n_prompts": 1, "stages": [], "fates": {}}'),
+    ("prompts/prompts.json", '{"n_prompts": 1, "stages": {"chosen": [], "tried": {}, "varied": {}}, "fates": {}}'),
+    ("prompts/prompts.json", '{"n_prompts": "1", "stages": {"chosen": {}, "tried": {"all": 1}, "varied": {"all": 1}}, '
+     '"fates": {}}'),
+])  # fmt: skip
 def test_broken_files_beside_them_are_named(run: Path, name: str, text: str) -> None:
     (run / name).parent.mkdir(exist_ok=True)
     (run / name).write_text(text, encoding="utf-8")
@@ -145,12 +152,52 @@ def test_settings_prompts_and_log_may_be_missing(run: Path) -> None:
     assert (report["run"], report["prompts"], report["config"]) == ({"n_steps": 0}, None, {})
 
 
-def test_the_prompts_are_counted(run: Path) -> None:
-    (run / "prompts").mkdir()
+def test_lines_of_a_log_that_tell_no_step_are_passed_over(run: Path) -> None:
+    odd = '{"reward": 0.5}\n{"reward": true, "step": 3}\n{"reward": NaN, "step": 4}\n{"reward": 1, "step": null}\n'
+    log = run / "log.jsonl"
+    log.write_text(odd + log.read_text(encoding="utf-8"), encoding="utf-8")
+    (run / "config.toml").write_text("grpo = 3\nprompts = 4\n", encoding="utf-8")
+    facts = write_report(run, bootstrap=DRAWS)["run"]
+    assert (facts["n_steps"], facts["reward"]["n"]) == (20, 2)
+
+
+def test_nothing_is_compared_with_another_step_where_the_start_is_missing(run: Path) -> None:
+    record_file(run, 0).unlink()
+    with pytest.raises(InputError, match=r"step-00000\.jsonl is missing.*put it back"):
+        write_report(run, bootstrap=DRAWS)
+
+
+def test_what_did_not_change_is_one_line_a_kind(run: Path) -> None:
+    write_report(run, bootstrap=DRAWS)
+    assert "- Unchanged, table: accepted drafts a round 6.00." in (run / "report.md").read_text(encoding="utf-8")
+    for step in (10, 20):
+        write_records(record_file(run, step), records(0.0))
+    write_report(run, bootstrap=DRAWS)
+    text = (run / "report.md").read_text(encoding="utf-8")
+    assert "No figure changed." in text
+    assert "- Unchanged, table: reward 0.5000, TEDS 0.6000, TPF 4.000" in text
+    assert "| table |" not in text
+
+
+def test_the_text_says_of_how_many_steps_and_that_a_draft_head_stays_behind(run: Path) -> None:
+    write_report(run, bootstrap=DRAWS)
+    text = (run / "report.md").read_text(encoding="utf-8")
+    assert "reward in training, mean of the first and of the last tenth (2 steps in the log each): 0.515 and" in text
+    assert "draft head" not in text
+    assert write_report(run, bootstrap=DRAWS, draft_head_left=True)["draft_head_left"] is True
+    assert "gravityocr train CONFIG --draft-head DIR" in (run / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_the_prompts_are_counted(run: Path, tmp_path_factory: pytest.TempPathFactory, is_elsewhere: bool) -> None:
+    folder = tmp_path_factory.mktemp("pool") if is_elsewhere else run / "prompts"
+    folder.mkdir(exist_ok=True)
+    if is_elsewhere:
+        (run / "config.toml").write_text(f"[prompts]\nfolder = {json.dumps(str(folder))}\n", encoding="utf-8")
     counts = {"all": 9, "text": 4, "table": 5, "formula": 0}
     found = {"n_prompts": 9, "stages": {name: counts for name in ("candidates", "tried", "varied", "chosen")},
              "fates": {}}  # fmt: skip
-    (run / "prompts" / "prompts.json").write_text(json.dumps(found), encoding="utf-8")
+    (folder / "prompts.json").write_text(json.dumps(found), encoding="utf-8")
     assert write_report(run, bootstrap=DRAWS)["prompts"]["n_prompts"] == 9
     assert "9 prompts (4 text, 5 table, 0 formula) out of 9 tried" in (run / "report.md").read_text(encoding="utf-8")
 
@@ -215,3 +262,22 @@ def test_running_means_reach_a_twentieth_to_either_side() -> None:
     assert smoothed(np.array([1.0, 2.0, 6.0, 3.0])).tolist() == [1.5, 3.0, 11 / 3, 4.5]
     assert smoothed(np.arange(100.0))[50] == 50.0
     assert smoothed(np.arange(100.0))[0] == 2.5  # itself and five to its right
+
+
+def test_curves_tell_steps_as_whole_numbers_and_what_each_line_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    drawn, real = [], figure.savefig
+    monkeypatch.setattr(figure, "savefig", lambda self, buffer, **_: (drawn.append(self), real(self, buffer, **_)))
+    log = [{"step": step, "reward": 0.95, "reward_std": 0.3} for step in (1, 2, 3)]
+    draw_curves(log, {0: {"kinds": {"text": {"reward": 0.5}}, "all": {}}}, tmp_path / "a.png")
+    reward = drawn[0].axes[0]
+    assert all(float(tick).is_integer() for tick in reward.get_xticks())
+    band = reward.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == (pytest.approx(0.65), 1.0)
+    labels = {text.get_text() for text in reward.get_legend().get_texts()}
+    assert labels == {"± std of the rollouts", "moving mean"}
+    for axes in drawn[0].axes:
+        if axes.get_legend() is not None:
+            assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0  # under the panel

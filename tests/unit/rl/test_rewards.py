@@ -8,9 +8,12 @@ import pickle
 
 import pytest
 
+from gravityocr.document import Task
 from gravityocr.errors import InputError
+from gravityocr.metrics import edit
 from gravityocr.metrics.edit import text_edit
 from gravityocr.rl import rewards
+from gravityocr.rl.reward_settings import EDIT_BUDGET
 from gravityocr.rl.rewards import REWARDS, formula_reward, reward_of, score_text, table_reward, text_reward
 
 TABLE = "<table><tr><td>a</td><td>b</td></tr></table>"
@@ -83,3 +86,19 @@ def test_texts_by_hand(pred: str, ref: str, reward: float) -> None:
 def test_a_text_is_rewarded_by_what_the_scorer_measures() -> None:
     pred, ref = "The qu1ck brown f0x", "The quick brown fox."
     assert reward_of("text", pred, ref) == 1 - text_edit(pred, ref).ned
+
+
+@pytest.mark.parametrize("task", ["text", "formula"])
+def test_monstrous_texts_are_compared_part_by_part(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def distance(pred: str, ref: str) -> int:
+        sizes.append(len(pred) * len(ref))
+        return abs(len(pred) - len(ref))
+
+    monkeypatch.setattr(edit.Levenshtein, "distance", distance)
+    reward_of(task, "ab " * 80_000, "cd " * 80_000)
+    assert sum(sizes) <= 1.01 * EDIT_BUDGET < len("ab" * 80_000) ** 2
+    sizes.clear()
+    reward_of(task, "a" * 40_000, "b" * 10_000)
+    assert sizes == [40_000 * 10_000]  # at the lengths of training nothing is cut

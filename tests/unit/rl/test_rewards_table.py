@@ -8,6 +8,7 @@ import pytest
 
 from gravityocr.metrics.edit import ned
 from gravityocr.rl import table_reward
+from gravityocr.rl.reward_settings import MOST_MARKUP
 from gravityocr.rl.table_reward import TableScores, score_table, table_scores
 
 
@@ -228,3 +229,22 @@ def test_words_that_repeat_in_cells_are_repetition() -> None:
 
 def test_what_is_unparsable_is_guarded_too() -> None:
     assert score_table("aa bb " * 40, REF) < 0.2 * 0.15 * (1 - ned("aa bb " * 40, REF))
+
+
+def test_an_entity_of_endless_digits_is_one_character_as_every_other_that_is_none() -> None:
+    endless, other = (f"<table><tr><td>{text}</td></tr></table>" for text in (f"&#{'9' * 5000};", "\ufffd"))
+    assert score_table(endless, other) == score_table(other, other) == 1.0
+    assert score_table(f"<table><tr><td id='&#{'9' * 5000};'>a</td></tr></table>", other) >= 0.0
+    assert score_table(f"<a&#{'9' * 5000};>", other) >= 0.0
+    assert score_table(f"<table><script>&#{'9' * 5000};</script></table>", other) >= 0.0
+
+
+def test_a_monster_counts_as_what_cannot_be_parsed() -> None:
+    """Whoever writes a million cells waits for no tree of them."""
+    monster = f"<table>{'<tr><td>ab</td></tr>' * 10_000}</table>"
+    assert len(monster) > MOST_MARKUP
+    assert table_scores(monster, monster).status == "unparsable"
+    assert score_table(monster, monster) == pytest.approx(0.15)
+    assert score_table(monster, "<table><tr><td>ab</td></tr></table>") < 0.01
+    long = f"<table>{'<tr><td>ab</td><td>c</td></tr>' * 1000}</table>"
+    assert score_table(long, long) == 1.0

@@ -107,3 +107,17 @@ def test_equal_rollouts_are_rewarded_once(file: Path) -> None:
         run = Trials(sampler, reward, 4, 1, 0).run([("r/0", "table")], lambda name: region(name, target="ref"), journal)
         assert [one.rewards for one in run] == [(0.5, 1.0, 0.5, 0.5)]
     assert asked == [("table", "0.5", "ref"), ("table", "1.0", "ref")]
+
+
+def test_a_reward_that_fails_costs_its_own_region_alone(file: Path) -> None:
+    def reward(task: str, pred: str, ref: str) -> float:
+        if ref == "bad":
+            raise ValueError("Exceeds the limit (4300 digits)")
+        return float(pred)
+
+    regions = {"r/0": region("r/0"), "r/1": region("r/1", target="bad"), "r/2": region("r/2")}
+    with TrialJournal(file, HEADER) as journal:
+        rounds = Trials(ScriptedSampler(), reward, 2, 3, 0)
+        tried = {one.region_id: one for one in rounds.run([(name, "table") for name in regions], regions.get, journal)}
+    assert "4300 digits" in tried["r/1"].reason and not tried["r/1"].rewards
+    assert len(tried["r/0"].rewards) == len(tried["r/2"].rewards) == 2

@@ -7,7 +7,6 @@ and TeX, where it is asked for, is tried on whole batches (`tex_rejects`).
 
 from __future__ import annotations
 
-import html
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from gravityocr.config import check_numbers
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.metrics.formulas.latex_pieces import words
 from gravityocr.metrics.normalization import strip_formula_delimiters
+from gravityocr.metrics.tables.html_tokens import unescape
 from gravityocr.training.corpora.latex_check import LatexFault, formula_fault, text_fault
 from gravityocr.training.corpora.region_shards import LabelledRegion
 from gravityocr.training.corpora.repetition import RepetitionConfig, table_repetition, text_repetition
@@ -274,7 +274,7 @@ def _by_table(target: str, config: FilterConfig) -> Removal | None:
 
 
 def _cells_with_math(grid: TableGrid) -> Iterable[str]:
-    return (html.unescape(cell) for row in grid.rows for cell in row if "$" in cell or "\\(" in cell)
+    return (unescape(cell) for row in grid.rows for cell in row if "$" in cell or "\\(" in cell)
 
 
 def _first_fault(texts: Iterable[str], config: LatexConfig) -> LatexFault | None:
