@@ -90,7 +90,10 @@ def test_two_processes_are_interrupted_together(tmp_path: Path, base: Path, pool
     assert read_state(tmp_path / "run")["progress"]["step"] > 2
 
 
-def test_a_second_signal_acts_at_once() -> None:
+def test_a_second_signal_acts_at_once(request: pytest.FixtureRequest) -> None:
+    # Whoever starts the tests in the background of a shell has them ignore SIGINT.
+    known = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, known))
     before = signal.getsignal(signal.SIGTERM)
     with StopRequest() as stop:
         signal.raise_signal(signal.SIGTERM)
