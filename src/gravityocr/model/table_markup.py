@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 _TAG = re.compile(r"<(/?)(tr|td|th|table|thead|tbody)\b([^<>]*)>|<(td|th)\b([^<>]*)$", re.IGNORECASE)
-_ENDLESS_NUMBER = re.compile(r"&#[xX]?[0-9a-fA-F]{8,};?")  # no character, and too long a number for Python
+_ENDLESS_NUMBER = re.compile(r"&#(?:[xX][0-9a-fA-F]{100,}|[0-9]{100,});?")  # too long a number for Python to read
 _SPAN = re.compile(r'(colspan|rowspan)\s*=\s*"?\s*(\d{1,3})', re.IGNORECASE)
 _MOST_SPAN = 100
 
