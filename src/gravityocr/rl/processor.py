@@ -16,8 +16,8 @@ from PIL import Image
 from gravityocr.document import Task
 from gravityocr.engine.engine import Engine
 from gravityocr.errors import ConfigError
+from gravityocr.training.corpora.region_shards import TASKS
 
-TASKS: tuple[Task, ...] = ("text", "table", "formula")
 _KEPT_PROMPTS = 512
 
 

@@ -16,6 +16,7 @@ from gravityocr.rl.evaluation import Regions, evaluate, tpf_alarm
 from gravityocr.rl.evaluation_records import (
     FOLDER,
     Summary,
+    best_step,
     read_records,
     record_file,
     record_steps,
@@ -132,7 +133,7 @@ class RunWatch:
             record |= {f"val_{kind}_reward": one["reward"]} if "reward" in one else {}
         record |= {"val_tpf": found.summary["all"].get("tpf", 0.0)}
         self.log.write({"step": step}, {**record, **({"alarm": alarm} if alarm else {})})
-        if step and best_step(self._summaries, self.config) == step:
+        if step and best_held_step(self._summaries, self.config) == step:
             self.export(BEST_FOLDER, step)
 
     def _take_rounded(self) -> None:
@@ -193,11 +194,11 @@ class RunWatch:
         return bool(accelerator.gather(flag).any())
 
 
-def best_step(summaries: Mapping[int, Summary], config: RlConfig) -> int:
-    """Return the step of the best weights: of those whose TPF held, the highest quality; of equal ones the first."""
+def best_held_step(summaries: Mapping[int, Summary], config: RlConfig) -> int:
+    """Return the best step (see `best_step`) of those whose TPF held."""
     first = summaries[min(summaries)]
-    held = [step for step, one in summaries.items() if tpf_alarm(config.evaluation, first, one) is None]
-    return max(sorted(held), key=lambda step: summaries[step]["quality"])
+    held = {step: one for step, one in summaries.items() if tpf_alarm(config.evaluation, first, one) is None}
+    return best_step({step: one["quality"] for step, one in held.items()})
 
 
 def best_step_of(folder: Path, config: RlConfig) -> int:
@@ -206,7 +207,7 @@ def best_step_of(folder: Path, config: RlConfig) -> int:
     *Raises*: InputError where its evaluations are missing or broken.
     """
     steps = record_steps(folder)
-    return best_step({step: summarize(read_records(record_file(folder, step))) for step in steps}, config)
+    return best_held_step({step: summarize(read_records(record_file(folder, step))) for step in steps}, config)
 
 
 _TELLING = (

@@ -15,7 +15,7 @@ from gravityocr.errors import ConfigError, InputError
 from gravityocr.rl import run_watch
 from gravityocr.rl.evaluation_records import RegionRecord, record_file, record_steps, summarize
 from gravityocr.rl.run_folder import mark
-from gravityocr.rl.run_watch import RunWatch, best_step, best_step_of
+from gravityocr.rl.run_watch import RunWatch, best_held_step, best_step_of
 
 Scores = dict[int, tuple[float, float]]
 """Quality and TPF by step."""
@@ -203,5 +203,5 @@ def test_a_step_s_figures_have_our_names_and_are_numbers(
 def test_the_best_step_is_the_best_of_those_whose_drafting_held(tmp_path: Path) -> None:
     config = small_run(tmp_path)
     summaries = {step: summarize(records_of(*score)) for step, score in {**LEVEL, 4: (0.9, 3.0)}.items()}
-    assert best_step(summaries, config) == 2
-    assert best_step({0: summaries[0], 4: summaries[4]}, config) == 0
+    assert best_held_step(summaries, config) == 2
+    assert best_held_step({0: summaries[0], 4: summaries[4]}, config) == 0
