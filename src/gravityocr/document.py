@@ -14,10 +14,12 @@ Task = Literal["text", "table", "formula"]
 RegionStatus = Literal["ok", "truncated", "loop_cut", "failed", "skipped"]
 DocumentStatus = Literal["ok", "partial", "failed"]
 Label = Literal[
-    "doc_title", "title", "text", "list", "reference", "caption", "footnote",
-    "table", "formula", "figure", "header", "footer", "page_number",
+    "doc_title", "title", "text", "list", "reference", "caption", "footnote", "aside", "code",
+    "table", "formula", "formula_number", "figure", "header", "footer", "page_number", "logo",
 ]  # fmt: skip
 PageStatus = Literal["ok", "partial", "failed"]
+PassageKind = Literal["title", "text", "list", "code", "table", "formula", "figure", "mark"]
+Polygon = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,8 @@ class Region:
 
     `index` is the place in reading order, from 0. `label` is ours, `native_label` the detector's. `task`
     is None where there is nothing to read (a figure). `image` names the file of its crop, where one was kept.
+    `polygon` is its outline in page pixels, where the detector gives one beside the box. `text_layer` is what the
+    PDF's own text layer says there, None where it says nothing or was not asked: it never replaces `content`.
     """
 
     index: int
@@ -175,6 +179,36 @@ class Region:
     n_forwards: int = 0
     score: float = 1.0
     image: str | None = None
+    polygon: Polygon = ()
+    text_layer: str | None = None
+
+
+@dataclass(frozen=True)
+class RegionRef:
+    """Where a region is: `page` and `region` are `Page.index` and `Region.index`, both from 0."""
+
+    page: int
+    region: int
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One block of a document's Markdown and the regions that it came from: several, where it goes on across pages.
+
+    `kind` says what it is, `mark` being the comment that a failure leaves; `label` is its first region's. `content` is
+    the same without Markdown around it: plain text, HTML of a table, LaTeX of a formula without delimiters. `level`
+    is a title's (1 the document's), else 0. `image` names the picture that it shows. `furniture` are headers, footers
+    and page numbers, which are there only where they were asked for.
+    """
+
+    kind: PassageKind
+    markdown: str
+    sources: tuple[RegionRef, ...]
+    label: Label = "text"
+    content: str = ""
+    level: int = 0
+    image: str | None = None
+    furniture: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +216,8 @@ class Page:
     """One document page: its regions in reading order, or the error that cost it.
 
     *Units*: `index` from 0; `size_px` is width, height of the upright page image, (0, 0) where it could not
-    be rendered; `seconds` maps `render`, `layout` and `recognize` to seconds.
+    be rendered; `seconds` maps `render`, `layout` and `recognize` to seconds; `text_layer_ned` is the normalised edit
+    distance between what was read and the page's text layer, None where they were not compared.
     """
 
     index: int
@@ -192,6 +227,7 @@ class Page:
     error: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     markdown: str = ""
+    text_layer_ned: float | None = None
 
 
 @dataclass(frozen=True)
@@ -199,14 +235,17 @@ class Document:
     """What one input file became.
 
     `status` is `failed` where nothing could be read, `partial` where a page or region failed or was cut, else `ok`;
-    regions that the checkpoint does not claim count as `skipped`, not as failed. `error` may also hold a note on an
-    `ok` document: chosen pages that it does not have.
+    regions that the checkpoint does not claim count as `skipped`, not as failed. `notes` tell what is no failure but
+    should be known: chosen pages that it does not have, frames of an animation that were left out. `passages` are the
+    Markdown of all pages, put together.
     """
 
     source: str
     status: DocumentStatus
     pages: tuple[Page, ...] = ()
     error: str | None = None
+    notes: tuple[str, ...] = ()
+    passages: tuple[Passage, ...] = ()
 
     @property
     def n_regions(self) -> int:
@@ -215,8 +254,9 @@ class Document:
 
     @property
     def markdown(self) -> str:
-        """Return the pages' Markdown, a blank line between pages."""
-        parts = [page.markdown.strip("\n") for page in self.pages]
+        """Return the passages parted by blank lines; without passages, the pages' own Markdown."""
+        parts = [passage.markdown for passage in self.passages] or [page.markdown for page in self.pages]
+        parts = [part.strip("\n") for part in parts]
         text = "\n\n".join(part for part in parts if part)
         return text + "\n" if text else ""
 

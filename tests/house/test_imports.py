@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-BASE = {"errors", "document", "config"}
+BASE = {"errors", "document", "config", "image_size"}
 EVERYTHING = {"*"}
 
 # part -> the parts it may import, the base and itself apart. A dotted entry admits that module only or,
@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "document": set(),
     "config": set(),
+    "image_size": set(),
     "metrics": set(),
     "model": set(),
     "decoding": {"model"},

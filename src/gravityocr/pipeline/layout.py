@@ -8,7 +8,7 @@ from typing import Protocol
 
 from PIL import Image, ImageOps
 
-from gravityocr.document import Box, Label, Task
+from gravityocr.document import Box, Label, Polygon, Task
 from gravityocr.errors import ConfigError
 from gravityocr.pipeline.ink import InkMap, ink_map
 
@@ -20,12 +20,16 @@ TASKS: dict[Label, Task | None] = {
     "reference": "text",
     "caption": "text",
     "footnote": "text",
+    "aside": "text",
+    "code": "text",
+    "formula_number": "text",
     "header": "text",
     "footer": "text",
     "page_number": "text",
     "table": "table",
     "formula": "formula",
     "figure": None,
+    "logo": None,
 }
 """The task that each label is read with; None is kept as an image."""
 
@@ -40,12 +44,17 @@ _MARGIN = 0.08  # of the page's height, top and bottom: where page numbers stand
 
 @dataclass(frozen=True)
 class LayoutBox:
-    """One detected region: where it is, what it is in our words and in the detector's, how sure it is."""
+    """One detected region: where it is, what it is in our words and in the detector's, how sure it is.
+
+    `order` is its place in the detector's own reading order and `polygon` its outline in pixels, where there is one.
+    """
 
     box: Box
     label: Label
     native_label: str
     score: float = 1.0
+    order: int | None = None
+    polygon: Polygon = ()
 
 
 class LayoutDetector(Protocol):

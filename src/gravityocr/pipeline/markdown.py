@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gravityocr.document import Region
 
-DROPPED = frozenset({"header", "footer", "page_number"})
+DROPPED = frozenset({"header", "footer", "page_number", "logo"})
 """Labels that stay in the JSON and out of the Markdown."""
 
 _BULLET = re.compile(r"^\s*[•●▪◦‣∙·*+\-–]\s+(?=\S)|^\s*[•●▪◦‣]\s*(?=\S)")
