@@ -43,8 +43,8 @@ NEVER = {"cv2", "rapid_layout"}
 
 # Modules of the extras: importable only inside a function, so that the package works without them.
 OPTIONAL = {
-    "transformers", "fontTools", "trl", "matplotlib", "pyarrow", "accelerate", "tensorboard", "httpx",
-    "huggingface_hub", "datasets",
+    "transformers", "fontTools", "trl", "matplotlib", "pyarrow", "accelerate", "tensorboard",
+    "huggingface_hub", "datasets", "pillow_heif",
 }  # fmt: skip
 
 
