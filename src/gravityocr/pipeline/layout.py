@@ -58,7 +58,11 @@ class LayoutBox:
 
 
 class LayoutDetector(Protocol):
-    """Finds the regions of a page image; their order is free."""
+    """Finds the regions of a page image; their order is free.
+
+    A detector may also say its `name`, and by `trusted` that it has resolved the overlaps of its boxes itself: then
+    `find_regions` leaves boxes and labels as they are and only adds what they miss.
+    """
 
     def detect(self, image: Image.Image) -> list[LayoutBox]:
         """Return the regions of one RGB page image, boxes in its pixels."""
@@ -89,6 +93,9 @@ class LayoutConfig:
 class WholePage:
     """The detector of `--layout none`: the page is one text region."""
 
+    name = "none"
+    trusted = False
+
     def detect(self, image: Image.Image) -> list[LayoutBox]:
         """Return one box around the whole page."""
         return [LayoutBox(Box(0.0, 0.0, float(image.width), float(image.height)), "text", "page")]
@@ -105,8 +112,11 @@ def find_regions(image: Image.Image, detector: LayoutDetector, config: LayoutCon
     if ink.blank:
         return []
     seen = ImageOps.invert(image) if ink.dark else image
-    boxes = merge_boxes(detector.detect(seen), image.size, config)
-    boxes = merge_boxes(_look_again(seen, boxes, detector, config), image.size, config)
+    if is_trusted(detector):
+        boxes = clamped(detector.detect(seen), image.size)
+    else:
+        boxes = merge_boxes(detector.detect(seen), image.size, config)
+        boxes = merge_boxes(_look_again(seen, boxes, detector, config), image.size, config)
     if not boxes:
         bounds = ink.bounds()
         return [LayoutBox(bounds, "text", "uncovered", 0.0)] if bounds is not None else []
@@ -116,14 +126,36 @@ def find_regions(image: Image.Image, detector: LayoutDetector, config: LayoutCon
     return boxes
 
 
+def detector_name(detector: LayoutDetector) -> str:
+    """Return what a detector calls itself, its class's name where it does not say."""
+    return str(getattr(detector, "name", type(detector).__name__))
+
+
+def is_trusted(detector: LayoutDetector) -> bool:
+    """Tell whether a detector has resolved the overlaps of its boxes itself; one that does not say has not."""
+    return bool(getattr(detector, "trusted", False))
+
+
+def clamped(boxes: Sequence[LayoutBox], size_px: tuple[int, int]) -> list[LayoutBox]:
+    """Return the boxes' parts on the page; those without area, off the page or not numbers are dropped."""
+    found = [(item, item.box.clamp(size_px)) for item in boxes]
+    return [item if box == item.box else _moved(item, box) for item, box in found if box is not None]
+
+
+def _moved(item: LayoutBox, box: Box) -> LayoutBox:
+    """Return the region with another box; its outline does not go with that one."""
+    return replace(item, box=box, polygon=())
+
+
+def _one(first: LayoutBox, second: LayoutBox, box: Box) -> LayoutBox:
+    """Return `first` with the box of both, at the place in reading order of the earlier."""
+    orders = [item.order for item in (first, second) if item.order is not None]
+    return replace(_moved(first, box), order=min(orders, default=None))
+
+
 def merge_boxes(boxes: Sequence[LayoutBox], size_px: tuple[int, int], config: LayoutConfig) -> list[LayoutBox]:
     """Clamp boxes to the page and drop those that repeat another one, the surer or the wider staying."""
-    usable: list[LayoutBox] = []
-    for item in boxes:
-        box = item.box.clamp(size_px)
-        if box is None:
-            continue
-        usable.append(replace(item, box=box, label=_checked_label(item.label, box, size_px[1])))
+    usable = [replace(item, label=_checked_label(item.label, item.box, size_px[1])) for item in clamped(boxes, size_px)]
     usable.sort(key=lambda item: (-item.score, item.box.y0, item.box.x0, item.box.x1))
     kept: list[LayoutBox] = []
     for item in usable:
@@ -160,7 +192,7 @@ def _joined(boxes: list[LayoutBox]) -> list[LayoutBox]:
             is_text = TASKS[item.label] == "text" == TASKS[other.label]
             filled = item.box.area + other.box.area - shared
             if is_text and shared > _SHARED * min(item.box.area, other.box.area) and filled > 0.85 * both.area:
-                result[place] = replace(other, box=both)
+                result[place] = _one(other, item, both)
                 break
         else:
             result.append(item)
@@ -199,19 +231,29 @@ def _look_again(
             continue
         # an inner figure around several text boxes is the same mistake again; its text is found as uncovered
         inner = [part for part in found if part in text or sum(_nested(t, part, config) for t in text) < 2]
-        result += [replace(part, box=_shifted(part.box, x0, y0)) for part in inner]
+        # their order is that of the crop, which says nothing about the page's
+        result += [replace(_shifted(part, x0, y0), order=None) for part in inner]
     return result
 
 
-def _shifted(box: Box, dx: float, dy: float) -> Box:
-    return Box(box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)
+def _shifted(item: LayoutBox, dx: float, dy: float) -> LayoutBox:
+    box = Box(item.box.x0 + dx, item.box.y0 + dy, item.box.x1 + dx, item.box.y1 + dy)
+    return replace(item, box=box, polygon=tuple((x + dx, y + dy) for x, y in item.polygon))
 
 
 def _grown(item: LayoutBox, ink: InkMap, boxes: Sequence[LayoutBox], size_px: tuple[int, int]) -> LayoutBox:
     if TASKS[item.label] is None:
         return item
     box = ink.grown(item.box).clamp(size_px) or item.box
-    return item if _runs_into(box, item, boxes) else replace(item, box=box)
+    if item.polygon and _hardly_more(box, item.box, ink.scale):
+        return item  # no stroke was cut, so the outline may stay
+    return item if box == item.box or _runs_into(box, item, boxes) else _moved(item, box)
+
+
+def _hardly_more(box: Box, inner: Box, slack_px: float) -> bool:
+    """Tell whether a grown box is only its inner one on the raster of the ink map."""
+    gains = (inner.x0 - box.x0, inner.y0 - box.y0, box.x1 - inner.x1, box.y1 - inner.y1)
+    return max(gains) < slack_px
 
 
 def _runs_into(box: Box, item: LayoutBox, boxes: Sequence[LayoutBox]) -> bool:
@@ -249,7 +291,7 @@ def _stacked(found: list[LayoutBox], size_px: tuple[int, int]) -> list[LayoutBox
     for item in sorted(found, key=lambda item: (item.box.y0, item.box.x0)):
         for place, above in enumerate(result):
             if item.label == "text" == above.label and _next_line(above.box, item.box, size_px):
-                result[place] = replace(above, box=above.box.union(item.box))
+                result[place] = _one(above, item, above.box.union(item.box))
                 break
         else:
             result.append(item)
@@ -267,7 +309,7 @@ def _give(block: Box, boxes: list[LayoutBox], size_px: tuple[int, int]) -> bool:
     """Let the region that the block continues take it in; tell whether there is one."""
     home = _home(block, boxes, size_px)
     if home is not None:
-        boxes[boxes.index(home)] = replace(home, box=home.box.union(block))
+        boxes[boxes.index(home)] = _moved(home, home.box.union(block))
     return home is not None
 
 
@@ -275,7 +317,7 @@ def _home(block: Box, boxes: Sequence[LayoutBox], size_px: tuple[int, int]) -> L
     """Return the nearest region that the block continues: along its lines, or by one line up or down."""
     best: tuple[float, LayoutBox] | None = None
     for item in boxes:
-        if item.label in ("figure", "formula"):
+        if TASKS[item.label] is None or item.label == "formula":
             continue
         across = max(item.box.x0 - block.x1, block.x0 - item.box.x1, 0.0) / size_px[0]
         down = max(item.box.y0 - block.y1, block.y0 - item.box.y1, 0.0) / size_px[1]

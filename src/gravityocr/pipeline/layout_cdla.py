@@ -75,6 +75,9 @@ def embedded_model() -> Path:
 class CdlaDetector:
     """Detects text, titles, figures, tables, captions, headers, footers, references and equations."""
 
+    name = "cdla"
+    trusted = False
+
     def __init__(self, config: CdlaConfig | None = None) -> None:
         self.config = config or CdlaConfig()
         path = Path(self.config.model_path) if self.config.model_path else embedded_model()

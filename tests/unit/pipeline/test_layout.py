@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.unit.pipeline.scripted import ScriptedDetector, draw_lines
+from tests.unit.pipeline.scripted import ScriptedDetector, ScriptedRecognizer, draw_lines
 
 from gravityocr.document import Box, Label
 from gravityocr.errors import ConfigError
+from gravityocr.pipeline.convert import convert
 from gravityocr.pipeline.layout import LayoutBox, LayoutConfig, WholePage, find_regions, merge_boxes
 
 SIZE = (800, 1000)
@@ -217,3 +220,95 @@ def test_the_detector_sees_a_light_page_with_a_dark_picture_as_it_is() -> None:
     draw_lines(image, (100, 100, 700, 300))
     image.paste((20, 20, 20), (100, 500, 700, 950))
     assert find_regions(image, Watcher([]), LayoutConfig())
+
+
+# Order, outlines, and a detector that has resolved overlaps itself ------------------------------
+
+SQUARE = ((100.0, 100.0), (300.0, 100.0), (300.0, 200.0), (100.0, 200.0))
+
+
+class TrustedDetector(ScriptedDetector):
+    trusted = True
+
+
+def test_merged_boxes_keep_order_and_outline_of_what_they_keep() -> None:
+    untouched = replace(item((100, 100, 300, 200)), order=4, polygon=SQUARE)
+    assert merge_boxes([untouched], SIZE, CONFIG) == [untouched]
+    clamped_one = replace(item((700, 20, 950, 60)), order=2, polygon=SQUARE)
+    assert merge_boxes([clamped_one], SIZE, CONFIG) == [
+        replace(clamped_one, box=Box(700, 20, 800, 60), polygon=()),
+    ]
+    first = replace(item((100, 100, 700, 200), score=0.5), order=1, polygon=SQUARE)
+    second = replace(item((100, 150, 690, 500), score=0.8), order=3, polygon=SQUARE)
+    (joined,) = merge_boxes([first, second], SIZE, CONFIG)
+    assert (joined.box, joined.order, joined.polygon) == (Box(100, 100, 700, 500), 1, ())
+    (half,) = merge_boxes([first, replace(second, order=None)], SIZE, CONFIG)
+    assert half.order == 1
+
+
+def test_a_trusted_detector_is_asked_once_and_its_overlaps_stay(two_paragraphs: Image.Image) -> None:
+    given = [
+        item((90, 90, 710, 310), "title"),  # too tall for a title of the other detector
+        item((95, 95, 300, 305), "formula", 0.6),
+        item((90, 590, 710, 810), "figure"),
+        item((120, 620, 400, 700), "text", 0.6),
+    ]
+    given = [replace(region, order=place) for place, region in enumerate(given)]
+    detector = TrustedDetector(given)
+    regions = find_regions(two_paragraphs, detector, CONFIG)
+    assert detector.n_calls == 1
+    assert [(region.label, region.order) for region in regions] == [
+        ("title", 0), ("formula", 1), ("figure", 2), ("text", 3),
+    ]  # fmt: skip
+    plain = find_regions(two_paragraphs, ScriptedDetector(given), CONFIG)
+    assert labels(plain) != labels(regions)
+
+
+def test_what_a_trusted_detector_misses_is_found_too(two_paragraphs: Image.Image) -> None:
+    given = replace(item((90, 90, 710, 310)), order=0)
+    regions = find_regions(two_paragraphs, TrustedDetector([given]), CONFIG)
+    assert [(region.native_label, region.order) for region in regions] == [("text", 0), ("uncovered", None)]
+    assert covers(regions[1].box, (100, 600, 700, 800), 20)
+    assert find_regions(two_paragraphs, TrustedDetector([given]), LayoutConfig(find_uncovered=False)) == [given]
+    assert find_regions(two_paragraphs, TrustedDetector([]), CONFIG)[0].native_label == "uncovered"
+    beyond = item((math.nan, 0, 10, 10))
+    assert len(find_regions(two_paragraphs, TrustedDetector([given, beyond]), CONFIG)) == 2
+
+
+def test_growing_takes_the_outline_only_where_text_was_cut(two_paragraphs: Image.Image) -> None:
+    outline = ((90.0, 90.0), (710.0, 90.0), (710.0, 310.0), (90.0, 310.0))
+    around = replace(item((90.4, 90.4, 710.2, 310.2)), order=0, polygon=outline)
+    cut = replace(item((95, 595, 690, 805)), order=1, polygon=outline)
+    first, second = find_regions(two_paragraphs, TrustedDetector([around, cut]), CONFIG)
+    assert first == around
+    assert second.polygon == () and second.order == 1 and second.box.x1 >= 697
+
+
+def test_text_beside_a_logo_is_not_given_to_it() -> None:
+    page = Image.new("RGB", SIZE, "white")
+    draw_lines(page, (100, 100, 300, 130))
+    draw_lines(page, (306, 100, 600, 130))
+    logo = item((98, 95, 303, 135), "logo")
+    regions = find_regions(page, TrustedDetector([logo]), CONFIG)
+    assert [region.label for region in regions] == ["logo", "text"]
+    assert regions[0] == logo and covers(regions[1].box, (306, 100, 594, 114), 4)
+
+
+def test_a_second_look_moves_outlines_and_gives_no_order(two_paragraphs: Image.Image) -> None:
+    figure = replace(item((50, 50, 750, 850), "figure"), order=0)
+    inner = replace(item((30, 30, 670, 270)), order=0, polygon=SQUARE)
+    regions = find_regions(two_paragraphs, ScriptedDetector([figure], [inner]), CONFIG)
+    looked = next(region for region in regions if region.native_label == "text")
+    assert looked.order is None and looked.box == Box(80, 80, 720, 320)
+    assert looked.polygon == tuple((x + 50, y + 50) for x, y in SQUARE)
+
+
+def test_a_page_with_a_picture_alone_asks_no_recognizer(tmp_path: Path) -> None:
+    page = Image.new("RGB", SIZE, "white")
+    page.paste(Image.linear_gradient("L").resize((600, 500)).convert("RGB"), (100, 100))
+    page.save(tmp_path / "picture.png")
+    for detector in (ScriptedDetector([item((100, 100, 700, 600), "figure")]), TrustedDetector([]),
+                     TrustedDetector([item((100, 100, 700, 600), "figure")])):  # fmt: skip
+        recognizer = ScriptedRecognizer()
+        document = convert(tmp_path / "picture.png", recognizer, detector)
+        assert document.status == "ok" and recognizer.calls == []
