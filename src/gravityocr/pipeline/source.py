@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import pypdfium2 as pdfium
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 
 from gravityocr.document import PlacedText
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline.inputs import Kind, sniff
-from gravityocr.pipeline.pixels import DECODER_ERRORS, to_rgb
+from gravityocr.pipeline.inputs import sniff
+from gravityocr.pipeline.pixels import INTACT, failure_text
+from gravityocr.pipeline.source_image import ImageFile
+from gravityocr.pipeline.source_pdf import PDF_ERRORS, PdfFile
 from gravityocr.pipeline.text_files import KnownPage, read_known_pages
-from gravityocr.pipeline.text_layer import page_text
 
-_PDF_PASSWORD_ERROR = 4  # FPDF_ERR_PASSWORD of PDFium's public header
-_INTACT = "hand an intact copy"
-# WebP decodes into whole canvases beside the image: 16 bytes a pixel where the others take 4 to 10
-_COSTLY: dict[Kind, int] = {"webp": 2}
+_MAX_FAILED_RUN = 1000  # a page count is a number in the file, and it may be a lie
 
 
 @dataclass(frozen=True)
@@ -30,14 +26,14 @@ class SourceConfig:
     """How inputs become page images.
 
     *Units*: a page image has at most `max_page_px` pixels (larger ones are scaled down); an image file that
-    would decode to more than `max_image_px` is refused (half of it for WebP), so that its decoding and
-    scaling stay within about 1 GB of memory. `text_layer` reads the words that a PDF page holds beside its picture;
-    `reference` takes them from an hOCR or ALTO file of the same pages instead.
+    would decode to more than `max_image_px` is refused (a quarter of it for WebP, a third for AVIF and HEIC), so
+    that its decoding and scaling stay within about 1 GB of memory. `text_layer` reads the words that a PDF page holds
+    beside its picture; `reference` takes them from an hOCR or ALTO file of the same pages instead.
     """
 
     dpi: float = 200.0
     max_page_px: int = 16_000_000
-    max_image_px: int = 100_000_000
+    max_image_px: int = 220_000_000
     password: str | None = None
     text_layer: bool = False
     reference: str | None = None
@@ -47,6 +43,8 @@ class SourceConfig:
             raise ConfigError(f"source.dpi is {self.dpi:g}: choose 18 to 1200")
         if self.max_page_px < 10_000:
             raise ConfigError(f"source.max_page_px is {self.max_page_px}: choose at least 10000")
+        if self.max_image_px < 10_000:
+            raise ConfigError(f"source.max_image_px is {self.max_image_px}: choose at least 10000")
 
 
 @dataclass(frozen=True)
@@ -99,6 +97,7 @@ def _is_number(text: str) -> bool:
 class SourcePage:
     """One page of an input: its image, or the error that cost it, and the words that are known of it.
 
+    `note` says what of the input is not read although nothing failed; the first page yielded carries it.
     *Units*: `index` from 0; `seconds` for rendering or decoding; `n_pages` of the whole input; `words` in pixels of
     the image.
     """
@@ -109,192 +108,72 @@ class SourcePage:
     seconds: float
     n_pages: int = 1
     words: tuple[PlacedText, ...] = ()
+    note: str | None = None
 
 
-def count_pages(path: str | Path, config: SourceConfig | None = None) -> int:
+def count_pages(path: str | Path, config: SourceConfig | None = None, *, name: str | None = None) -> int:
     """Return how many pages a file has, without rendering one.
 
     *Raises*: InputError for a file that cannot be opened at all.
     """
-    config = config or SourceConfig()
-    kind = sniff(path)
-    if kind == "pdf":
-        with closing(_open_pdf(path, config)) as document:
-            return len(document)
-    with _open_image(path, kind, config) as image:
-        return _n_frames(image, kind)
+    with closing(_open(path, name or str(path), config or SourceConfig())) as file:
+        return file.n_pages
 
 
 def iter_pages(
-    path: str | Path, pages: PageRanges | None = None, config: SourceConfig | None = None
+    path: str | Path,
+    pages: PageRanges | None = None,
+    config: SourceConfig | None = None,
+    *,
+    name: str | None = None,
 ) -> Iterator[SourcePage]:
     """Yield a file's pages one at a time; a bad page is yielded with its error and the next one follows.
 
-    *Raises*: InputError for a file that cannot be opened at all, or that has none of the chosen pages.
+    Errors call the file `name` where it has one other than its path, as what came from a URL has.
+
+    *Raises*: InputError for a file that cannot be opened at all, that has none of the chosen pages, or whose pages
+    fail a thousand times in a row.
     """
     config = config or SourceConfig()
-    kind = sniff(path)
+    name = name or str(path)
     known = () if config.reference is None else read_known_pages(config.reference)
+    with closing(_open(path, name, config)) as file:
+        note, n_failed = file.note(), 0
+        for index in _chosen(name, pages, file.n_pages):
+            made = [_read(file, index, known, note)]
+            n_failed = 0 if made[0].error is None else n_failed + 1
+            yield made.pop()  # its image is the receiver's alone, to drop when it likes
+            if n_failed == _MAX_FAILED_RUN < file.n_pages:
+                failed = f"pages {index + 2 - n_failed} to {index + 1} of {file.n_pages} all failed"
+                raise InputError(f"{name}: {failed}, and the rest is left out; {INTACT}")
+            note = None
+
+
+def _open(path: str | Path, name: str, config: SourceConfig) -> PdfFile | ImageFile:
+    kind = sniff(path, name)
     if kind == "pdf":
-        yield from _iter_pdf(path, pages, config, known)
-    else:
-        yield from _iter_image(path, kind, pages, config, known)
+        words = config.text_layer and config.reference is None
+        return PdfFile(path, name, config.password, config.dpi, config.max_page_px, words)
+    return ImageFile(path, name, kind, config.max_image_px, config.max_page_px)
 
 
-def _chosen(path: str | Path, pages: PageRanges | None, n_pages: int) -> list[int]:
+def _read(file: PdfFile | ImageFile, index: int, known: Sequence[KnownPage], note: str | None) -> SourcePage:
+    started = time.perf_counter()
+    image, error = None, None
+    words: tuple[PlacedText, ...] = ()
+    try:
+        image, words = file.read(index)
+    except (InputError, *PDF_ERRORS) as failure:
+        error = f"page {index + 1} cannot be {file.failed} ({failure_text(failure)}); {INTACT}"
+    if image is not None and index < len(known):
+        words = known[index].words_on(image.size)
+    return SourcePage(index, image, error, time.perf_counter() - started, file.n_pages, words, note)
+
+
+def _chosen(name: str, pages: PageRanges | None, n_pages: int) -> list[int]:
     if n_pages == 0:
-        raise InputError(f"{path}: has no pages; {_INTACT}")
+        raise InputError(f"{name}: has no pages; {INTACT}")
     indices = list(range(n_pages)) if pages is None else pages.select(n_pages)
     if not indices:
-        raise InputError(f"{path}: has {n_pages} page(s), none of them chosen by --pages; choose from 1-{n_pages}")
+        raise InputError(f"{name}: has {n_pages} page(s), none of them chosen by --pages; choose from 1-{n_pages}")
     return indices
-
-
-def _reason(failure: BaseException) -> str:
-    """An OSError speaks for itself, a KeyError's bare key does not."""
-    text = str(failure)
-    if isinstance(failure, (OSError, InputError, pdfium.PdfiumError)) and text:
-        return text
-    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
-
-
-def _open_pdf(path: str | Path, config: SourceConfig) -> pdfium.PdfDocument:
-    # PDFium keeps its last error, and a document without pages would be told with the one before's (or with
-    # "Success"): so the last error is first made that of a broken document
-    with suppress(pdfium.PdfiumError):
-        pdfium.PdfDocument(b"%PDF-").close()
-    try:
-        return pdfium.PdfDocument(str(path), password=config.password)
-    except pdfium.PdfiumError as error:
-        if getattr(error, "err_code", None) == _PDF_PASSWORD_ERROR:
-            what = "password required; give" if config.password is None else "the password is wrong; give the right"
-            raise InputError(f"{path}: {what} --password") from error
-        raise InputError(f"{path}: is a broken PDF or has no pages ({error}); {_INTACT}") from error
-    except DECODER_ERRORS as error:
-        raise InputError(f"{path}: cannot be opened as a PDF ({_reason(error)}); {_INTACT}") from error
-
-
-def _iter_pdf(
-    path: str | Path, pages: PageRanges | None, config: SourceConfig, known: Sequence[KnownPage]
-) -> Iterator[SourcePage]:
-    with closing(_open_pdf(path, config)) as document:
-        n_pages = len(document)
-        for index in _chosen(path, pages, n_pages):
-            started = time.perf_counter()
-            image, error = None, None
-            words: tuple[PlacedText, ...] = ()
-            try:
-                image, words = _render(document, index, config)
-            except (InputError, *DECODER_ERRORS) as failure:
-                error = f"page {index + 1} cannot be rendered ({_reason(failure)}); {_INTACT}"
-            words = _known_words(known, index, image) if known else words
-            yield SourcePage(index, image, error, time.perf_counter() - started, n_pages, words)
-
-
-def _render(
-    document: pdfium.PdfDocument, index: int, config: SourceConfig
-) -> tuple[Image.Image, tuple[PlacedText, ...]]:
-    """Return the image of a page, and the words of its text layer where they are asked for."""
-    with closing(document[index]) as page:
-        width_pt, height_pt = page.get_size()
-        if not (width_pt > 0 and height_pt > 0):
-            raise InputError("the page has no area")
-        scale = config.dpi / 72.0
-        n_px = width_pt * height_pt * scale * scale
-        if n_px > config.max_page_px:
-            scale *= (config.max_page_px / n_px) ** 0.5
-        with closing(page.render(scale=scale)) as bitmap:
-            # the bitmap owns the pixels of its view, so they are copied before it goes
-            view: Image.Image = bitmap.to_pil()
-            image = view.convert("RGB").copy()
-        asked = config.text_layer and config.reference is None
-        return image, _layer_words(page, image.size) if asked else ()
-
-
-def _known_words(known: Sequence[KnownPage], index: int, image: Image.Image | None) -> tuple[PlacedText, ...]:
-    return known[index].words_on(image.size) if image is not None and index < len(known) else ()
-
-
-def _layer_words(page: pdfium.PdfPage, size_px: tuple[int, int]) -> tuple[PlacedText, ...]:
-    """Return the words of a page's text layer, none where it is broken: the picture is what is read."""
-    try:
-        return page_text(page, size_px)
-    except (InputError, *DECODER_ERRORS):
-        return ()
-
-
-def _open_image(path: str | Path, kind: Kind, config: SourceConfig) -> Image.Image:
-    limit = config.max_image_px // _COSTLY.get(kind, 1)
-    told = f"the limit is {limit / 1e6:g} megapixels; scale it down"
-    try:
-        with _quiet():
-            image = Image.open(path)
-    except Image.DecompressionBombError as error:
-        raise InputError(f"{path}: would decode to too many pixels, {told}") from error
-    except UnidentifiedImageError as error:
-        raise InputError(f"{path}: is a broken image; {_INTACT}") from error
-    except DECODER_ERRORS as error:
-        raise InputError(f"{path}: is a broken image ({_reason(error)}); {_INTACT}") from error
-    n_px = image.width * image.height
-    if n_px == 0:
-        image.close()
-        raise InputError(f"{path}: is an image without pixels; {_INTACT}")
-    if n_px > limit:
-        image.close()
-        raise InputError(f"{path}: {image.width} x {image.height} px, {told}")
-    return image
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Pillow warns of much that it mends, in the middle of our output; what it cannot mend it raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _n_frames(image: Image.Image, kind: Kind) -> int:
-    """Only a TIFF's frames are pages; of an animation the first frame is the page.
-
-    A frame whose header is damaged counts, as the last one: it hides where the next one is.
-    """
-    if kind != "tiff":
-        return 1
-    n_frames = 1
-    with _quiet():
-        while True:
-            try:
-                image.seek(n_frames)
-            except EOFError:
-                return n_frames
-            except DECODER_ERRORS:
-                return n_frames + 1
-            n_frames += 1
-
-
-def _iter_image(
-    path: str | Path, kind: Kind, pages: PageRanges | None, config: SourceConfig, known: Sequence[KnownPage]
-) -> Iterator[SourcePage]:
-    with _open_image(path, kind, config) as image:
-        n_pages = _n_frames(image, kind)
-        for index in _chosen(path, pages, n_pages):
-            started = time.perf_counter()
-            page, error = None, None
-            try:
-                with _quiet():
-                    if kind == "tiff":
-                        image.seek(index)
-                    page = _decode(image, config)
-            except (InputError, *DECODER_ERRORS) as failure:
-                error = f"page {index + 1} cannot be decoded ({_reason(failure)}); {_INTACT}"
-            words = _known_words(known, index, page)
-            yield SourcePage(index, page, error, time.perf_counter() - started, n_pages, words)
-
-
-def _decode(image: Image.Image, config: SourceConfig) -> Image.Image:
-    n_px = image.width * image.height
-    if not 0 < n_px <= config.max_image_px:  # a later TIFF frame may be larger than the first
-        limit = f"{config.max_image_px / 1e6:g} megapixels"
-        raise InputError(f"{image.width} x {image.height} px where 1 px to {limit} are read")
-    image.load()
-    return ImageOps.exif_transpose(to_rgb(image, config.max_page_px))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 from pathlib import Path
@@ -11,7 +12,15 @@ import pytest
 from PIL import Image
 
 from gravityocr.errors import InputError
-from gravityocr.pipeline.inputs import InputFile, collect_inputs, expand_input, sniff
+from gravityocr.pipeline.inputs import (
+    InputFile,
+    collect_inputs,
+    expand_input,
+    sniff,
+    source_identity,
+    source_name,
+    source_stem,
+)
 
 
 def make_pdf(path: Path) -> Path:
@@ -41,12 +50,106 @@ def test_inputs_are_expanded_in_order_and_failures_kept(tmp_path: Path) -> None:
     assert found[1] is failure
 
 
-def test_folders_globs_and_urls_without_documents_are_named(tmp_path: Path) -> None:
+def test_folders_and_globs_without_documents_and_other_schemes_are_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    messages = [item.error or "" for item in collect_inputs([tmp_path, tmp_path / "*.pdf", "https://a.b/c.pdf"])]
+    handed = [tmp_path, tmp_path / "*.pdf", "ftp://me:pw@a.b/c.pdf", "http://", "https://a.b:99999/c"]
+    messages = [item.error or "" for item in collect_inputs(handed)]
     assert "holds no document" in messages[0] and str(tmp_path) in messages[0]
     assert "no file matches" in messages[1]
-    assert "download it" in messages[2]
+    assert "ftp://...: only http:// and https://" in messages[2] and "pw" not in messages[2]
+    assert "is no URL of a document" in messages[3] and "is no URL of a document" in messages[4]
+
+
+def test_urls_and_stdin_are_kept_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"%PDF-")))
+    handed = ["https://a.b/c.pdf?token=1", "-", "HTTPS://A.B/c.pdf?token=2", "https://a.b/c.pdf?token=1#page=3", "-"]
+    first, stdin, other, twice = collect_inputs(handed)
+    assert (first.path, first.origin, first.error) == (handed[0], "url", None)
+    assert (stdin.path, stdin.origin, stdin.error, stdin.name) == ("-", "stdin", None, "<stdin>")
+    assert other.path == handed[2] and other.name != first.name
+    assert twice.origin == "stdin" and "handed twice" in str(twice.error)
+
+
+def test_a_terminal_or_no_stdin_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stdin, what in ((Terminal(), "is a terminal; pipe a document"), (None, "is closed; pipe a document")):
+        monkeypatch.setattr("sys.stdin", stdin)
+        (item,) = collect_inputs(["-"])
+        assert what in str(item.error) and item.origin == "stdin"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "stem"),
+    [
+        ("a/b.c.pdf", "a/b.c.pdf", "b.c"),
+        ("-", "<stdin>", "stdin"),
+        ("https://h.org/x/Paper%20one.PDF", "https://h.org/x/Paper%20one.PDF", "Paper one"),
+        ("https://me:pw@H.org:443/pdf/2301.12345", "https://h.org/pdf/2301.12345", "2301.12345"),
+        ("http://h.org:8080/", "http://h.org:8080/", "h.org"),
+        ("https://h.org", "https://h.org/", "h.org"),
+        ("https://[2001:db8::1]:8443/a.png", "https://[2001:db8::1]:8443/a.png", "a"),
+        ("https://h.org/x/..%2f..%2fetc%2Fpass%00wd", "https://h.org/x/..%2f..%2fetc%2Fpass%00wd", "pass_wd"),
+        ("https://h.org/a%5Cb.tiff/", "https://h.org/a%5Cb.tiff/", "b"),
+        ("http://", "http://(not readable)", "url"),
+    ],
+)
+def test_names_and_stems(source: str, name: str, stem: str) -> None:
+    assert (source_name(source), source_stem(source)) == (name, stem)
+
+
+def test_a_name_holds_no_secret_and_is_its_own_name(tmp_path: Path) -> None:
+    secrets = "https://user:pass@h.org/a.pdf?token=secret&x=1#frag"
+    name = source_name(secrets)
+    assert not any(secret in name for secret in ("user", "pass", "token", "secret", "frag"))
+    assert name.startswith("https://h.org/a.pdf?query=") and name != source_name(secrets.replace("x=1", "x=2"))
+    for source in (secrets, "-", str(tmp_path / "a.pdf"), "https://h.org"):
+        assert source_name(source_name(source)) == source_name(source)
+        assert source_identity(source_name(source)) == source_identity(source)
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert source_identity(tmp_path / "link" / "a.pdf") == os.path.realpath(tmp_path / "a.pdf")
+
+
+@pytest.mark.parametrize("suffix", [".jp2", ".J2K", ".heic", ".HEIF", ".avif", ".apng"])
+def test_folders_give_every_suffix_that_is_read(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"a{suffix}").write_bytes(b"cut")
+    assert [item.path for item in expand_input(tmp_path)] == [str(tmp_path / f"a{suffix}")]
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"\0\0\0\x0cjP  \r\n\x87\n", "jp2"),
+        (b"\xff\x4f\xff\x51\0\x2f", "jp2"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "heic"),
+        (b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf", "avif"),
+        (b"\0\0\0\x1cftypmif1\0\0\0\0mif1heicmiaf", "heic"),
+        (b"\0\0\0\x14ftypavis\0\0\0\0", "avif"),
+    ],
+)
+def test_boxed_formats_are_known_by_their_brands(tmp_path: Path, head: bytes, kind: str) -> None:
+    (tmp_path / "a").write_bytes(head + b"\0" * 40)
+    assert sniff(tmp_path / "a") == kind
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\r\n<!DOCTYPE html><title>", "a web page"),
+        (b"PK\x03\x04 word/document.xml", "a ZIP archive or an Office document"),
+        (b"%!PS-Adobe-3.0", "a PostScript document"),
+        (b"\0\0\0\x14ftypisom\0\0\0\0avc1", "a video"),
+        (b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer, not the file itself"),
+    ],
+)
+def test_what_is_handed_by_mistake_is_named(tmp_path: Path, content: bytes, what: str) -> None:
+    (tmp_path / "a.pdf").write_bytes(content)
+    with pytest.raises(
+        InputError, match=rf"^the scan: is neither .*\(it looks like {what}\); PDF, PNG.*HEIC are read$"
+    ):
+        sniff(tmp_path / "a.pdf", "the scan")
 
 
 def test_pipes_sockets_and_devices_are_refused_instead_of_waited_for(

@@ -14,7 +14,7 @@ from tests.unit.pipeline.scripted import ScriptedDetector, ScriptedRecognizer
 
 from gravityocr.document import Box, PlacedText
 from gravityocr.errors import InputError
-from gravityocr.pipeline import source, text_layer
+from gravityocr.pipeline import source_pdf, text_layer
 from gravityocr.pipeline.convert import PipelineConfig, convert
 from gravityocr.pipeline.crops import CropConfig
 from gravityocr.pipeline.layout import LayoutBox
@@ -129,7 +129,7 @@ def test_a_hostile_layer_costs_its_words_only(tmp_path: Path, monkeypatch: pytes
         def fails(*arguments: object, failure: Exception = failure) -> None:
             raise failure
 
-        monkeypatch.setattr(source, "page_text", fails)
+        monkeypatch.setattr(source_pdf, "page_text", fails)
         page = first(tmp_path, data)
         assert (page.words, page.error) == ((), None) and page.image is not None
 
