@@ -11,7 +11,7 @@ from PIL import Image
 
 from gravityocr.document import Box, Document, Page, Region
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline import exports
+from gravityocr.pipeline import export_files, export_folders, exports
 from gravityocr.pipeline.exports import DocumentWriter, OutputFolders, document_json
 
 
@@ -105,7 +105,7 @@ def test_an_interrupted_write_leaves_the_old_file_whole(tmp_path: Path, monkeypa
     def interrupted(part: Path, target: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exports.os, "replace", interrupted)
+    monkeypatch.setattr(export_files.os, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         exports.write_text(path, "new")
     assert path.read_text() == "old"
@@ -210,6 +210,6 @@ def test_an_unusable_output_folder_is_told_at_once_and_nothing_is_made(
         OutputFolders("")
     OutputFolders(tmp_path / "new/out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "gone"]
-    monkeypatch.setattr(exports.os, "access", lambda *arguments: False)
+    monkeypatch.setattr(export_folders.os, "access", lambda *arguments: False)
     with pytest.raises(ConfigError, match="cannot be written to"):
         OutputFolders(tmp_path / "new/out")
