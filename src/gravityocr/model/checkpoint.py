@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from tokenizers import Tokenizer
@@ -23,6 +23,7 @@ from gravityocr.model.vision import VisionConfig
 from gravityocr.model.weights import load_weights
 
 S = TypeVar("S", PieceSpec, FormulaPieceSpec, TablePieceSpec)
+TextFormat = Literal["plain", "markdown"]
 MASK_TOKEN = "<|mask|>"
 MAX_BLOCK_SIZE = 256
 MAX_PIXELS = 10**9
@@ -30,10 +31,11 @@ MAX_PIXELS = 10**9
 
 @dataclass(frozen=True)
 class BlockDiffusion:
-    """The contents of `block_diffusion.json`; `tasks` and the pieces are ours, absent in the authors' release.
+    """The contents of `block_diffusion.json`; tasks, pieces and `text_format` are ours, absent in the authors' release.
 
     *Source*: section 1. `pieces`, `formula_pieces` and `table_pieces` are set where the checkpoint reads such crops
     only in pieces of a limited size; `draft_head` says whether drafts take the draft head unless told otherwise.
+    `text_format` says what its text is: `plain` with formulas in `$`, or `markdown` as GLM-OCR itself writes it.
     """
 
     bd_size: int
@@ -46,6 +48,7 @@ class BlockDiffusion:
     table_pieces: TablePieceSpec | None = None
     draft_head: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
+    text_format: TextFormat = "markdown"
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,8 @@ def read_block_diffusion(path: Path, tokenizer: Tokenizer, vocab_size: int) -> B
         raise CheckpointError(f"{file}: bd_size {diffusion.bd_size} must be 1 to {MAX_BLOCK_SIZE}")
     if not isinstance(diffusion.draft_head, bool):
         raise CheckpointError(f"{file}: draft_head {diffusion.draft_head!r} must be true or false")
+    if diffusion.text_format not in get_args(TextFormat):
+        raise CheckpointError(f"{file}: text_format {diffusion.text_format!r} must be plain or markdown")
     if not _is_number(diffusion.ar_loss_weight) or not isinstance(diffusion.mask_schedule, str):
         raise CheckpointError(f"{file}: ar_loss_weight must be a number and mask_schedule a string")
     if not 0 <= diffusion.mask_id < vocab_size:

@@ -1,11 +1,8 @@
-"""Pages to Markdown: what was read as text, what was not read as its picture."""
+"""Plain text, tables and formulas as Markdown, and nothing in them that Markdown would act on by accident."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-
-from gravityocr.document import Region
 
 DROPPED = frozenset({"header", "footer", "page_number", "logo"})
 """Labels that stay in the JSON and out of the Markdown."""
@@ -24,56 +21,6 @@ _LINK = re.compile(r"\[(?=[^\]\n]*\][(:])")
 _TILDES = re.compile(r"~(?=~)")
 _LINE_MARK = re.compile(r"^(#{1,6}(?=\s|$)|>|[*+-](?=\s|$)|(?:-{2,}|={2,}|_{3,})(?=\s*$)|~{3,})")
 _LINE_NUMBER = re.compile(r"^(\d{1,9})([.)])(?=\s)")
-
-
-def page_markdown(regions: Sequence[Region], *, first_page: bool = False) -> str:
-    """Return one page's Markdown, blocks parted by blank lines; headers and footers are left out.
-
-    A region that was not read appears as its picture, a failed one with the reason beside it.
-    """
-    top = _document_title(regions) if first_page else None
-    blocks = [_block(region, region.index == top) for region in regions if region.label not in DROPPED]
-    blocks = [block for block in blocks if block]
-    return "\n\n".join(blocks) + "\n" if blocks else ""
-
-
-def failed_page_markdown(index: int, error: str) -> str:
-    """Return the mark that a page leaves which could not be read at all (`index` from 0)."""
-    return f"<!-- page {index + 1} failed: {comment(error)} -->\n"
-
-
-def _document_title(regions: Sequence[Region]) -> int | None:
-    """The first page's first title is the document's, where no text comes before it."""
-    for region in regions:
-        if region.label == "title":
-            return region.index
-        if region.label in ("text", "list", "table", "formula", "reference"):
-            return None
-    return None
-
-
-def _block(region: Region, is_top: bool) -> str:
-    if region.status == "failed":
-        picture = _picture(region)
-        mark = f"<!-- region {region.index} failed: {comment(region.error or 'unknown')} -->"
-        return f"{mark}\n\n{picture}" if picture else mark
-    if region.status == "skipped" or region.task is None:
-        return _picture(region) or f"<!-- {region.label}: {comment(region.error or 'not read, no picture kept')} -->"
-    if not region.content.strip():
-        return ""
-    if region.label in ("title", "doc_title"):
-        words = " ".join(region.content.split())
-        words = re.sub(r"^#+\s+", "", words)
-        return f"{'#' if is_top or region.label == 'doc_title' else '##'} {escape(words)}"
-    if region.task == "formula":
-        return formula_block(region.content)
-    if region.task == "table":
-        return table_block(region.content)
-    return text_block(region.content)
-
-
-def _picture(region: Region) -> str:
-    return f"![{region.label}](images/{region.image})" if region.image else ""
 
 
 def comment(text: str) -> str:
@@ -114,15 +61,27 @@ def table_block(content: str) -> str:
     return html if html.lower().startswith("<table") else text_block(content)
 
 
-def formula_block(content: str) -> str:
-    """Return LaTeX as a display formula, whatever delimiters it came with."""
+def formula_body(content: str) -> str:
+    """Return LaTeX without whatever delimiters it came with and without blank lines."""
     body = content.strip()
-    for opening, closing in (("$$", "$$"), (r"\[", r"\]"), ("$", "$")):
+    for opening, closing in (("$$", "$$"), (r"\[", r"\]"), (r"\(", r"\)"), ("$", "$")):
         if len(body) >= len(opening) + len(closing) and body.startswith(opening) and body.endswith(closing):
             body = body[len(opening) : len(body) - len(closing)].strip()
             break
-    lines = [line.rstrip() for line in body.split("\n") if line.strip()]
-    return "$$\n" + "\n".join(lines) + "\n$$" if lines else ""
+    return "\n".join(line.rstrip() for line in body.split("\n") if line.strip())
+
+
+def formula_block(content: str) -> str:
+    """Return LaTeX as a display formula; several that came in one answer become one below the other."""
+    bodies = [formula_body(part) for part in re.split(r"\$\$\s*\$\$", formula_body(content))]
+    return "\n\n".join(f"$$\n{body}\n$$" for body in bodies if body)
+
+
+def fenced(code: str) -> str:
+    """Return lines of code as a fenced block, its fence longer than any in the code."""
+    longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{code.strip(chr(10))}\n{fence}"
 
 
 def escape(line: str) -> str:
@@ -155,7 +114,7 @@ def _math_pieces(line: str) -> list[tuple[bool, str]]:
         if end < 0:
             break
         inner = line[start + 1 : end]
-        if _is_math(inner, line[end + 1 : end + 2]):
+        if is_math(inner, line[end + 1 : end + 2]):
             pieces += [(False, plain + line[position:start]), (True, inner)]
             plain, position = "", end + 1
         else:
@@ -164,8 +123,8 @@ def _math_pieces(line: str) -> list[tuple[bool, str]]:
     return [*pieces, (False, plain + line[position:])]
 
 
-def _is_math(inner: str, after: str) -> bool:
-    """Tell a formula from the text between two amounts of money, as in `$5 and $6`."""
+def is_math(inner: str, after: str) -> bool:
+    """Tell the inside of a formula from the text between two amounts of money, as in `$5 and $6`."""
     body = inner.strip()
     if not body or after.isdigit() or inner[0].isspace() != inner[-1].isspace():
         return False

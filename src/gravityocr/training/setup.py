@@ -58,14 +58,14 @@ class NetworkSetup:
                 old = self.base.diffusion
                 diffusion = BlockDiffusion(
                     block_size, self.mask_id, config.loss.ar_weight, noise.mask_schedule, old.tasks, old.pieces,
-                    old.formula_pieces, old.table_pieces, False, old.extra,
+                    old.formula_pieces, old.table_pieces, False, old.extra, old.text_format,
                 )  # fmt: skip
                 export_adapted(path, self.base, model, diffusion, torch.bfloat16)
                 return
             diffusion = BlockDiffusion(
                 block_size, self.mask_id, config.loss.ar_weight, noise.mask_schedule, run.tasks, PieceSpec(),
                 FormulaPieceSpec() if "formula" in run.tasks else None,
-                TablePieceSpec() if "table" in run.tasks else None,
+                TablePieceSpec() if "table" in run.tasks else None, text_format="plain",
             )  # fmt: skip
             export_checkpoint(path, model, self.tokenizer, IMAGE_SPEC, diffusion, self.eos_id)
 

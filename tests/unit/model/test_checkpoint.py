@@ -33,6 +33,7 @@ from gravityocr.model.checkpoint import (
     load_checkpoint,
     parse_config,
     read_block_diffusion,
+    resolve_checkpoint,
 )
 from gravityocr.model.ocr_model import OcrModel
 from gravityocr.model.pieces import PieceSpec
@@ -285,6 +286,23 @@ def test_a_wrong_piece_spec(folder: Path, pieces: Any) -> None:
 def test_wrong_tasks(folder: Path, tasks: Any) -> None:
     set_block(folder, tasks=tasks)
     refused(folder, "block_diffusion.json", "tasks")
+
+
+@pytest.mark.parametrize("wrong", ["html", "", None, 1, ["plain"]])
+def test_a_wrong_text_format(folder: Path, wrong: Any) -> None:
+    set_block(folder, text_format=wrong)
+    refused(folder, "block_diffusion.json", "text_format", "plain or markdown")
+
+
+def test_the_text_format_is_kept_and_markdown_where_the_file_is_silent(folder: Path) -> None:
+    edit_json(folder / "block_diffusion.json", lambda raw: raw.pop("text_format", None))
+    assert read_block_diffusion(folder, tiny_tokenizer(), VOCAB).text_format == "markdown"
+    set_block(folder, text_format="plain")
+    diffusion = read_block_diffusion(folder, tiny_tokenizer(), VOCAB)
+    assert diffusion.text_format == "plain" and diffusion.extra == {}
+    assert dump_block_diffusion(diffusion)["text_format"] == "plain"
+    nano = json.loads((resolve_checkpoint("nano") / "block_diffusion.json").read_text(encoding="utf-8"))
+    assert nano["text_format"] == "plain"
 
 
 def test_a_tokenizer_of_another_vocabulary(folder: Path) -> None:

@@ -1,80 +1,20 @@
-"""Markdown: what was read as text, what was not as a picture, and nothing that Markdown would act on."""
+"""Markdown of plain text: lists, tables and formulas, and nothing else that Markdown would act on."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 from markdown_it import MarkdownIt
 
-from gravityocr.document import Box, Region
-from gravityocr.pipeline.markdown import (
-    comment,
-    escape,
-    failed_page_markdown,
-    formula_block,
-    page_markdown,
-    table_block,
-    text_block,
-)
-
-BOX = Box(0, 0, 100, 20)
-
-
-def text(index: int, content: str, **more: object) -> Region:
-    return replace(Region(index, "text", "text", "text", BOX, content), **more)  # type: ignore[arg-type]
-
-
-def test_blocks_are_parted_by_blank_lines_and_headers_stay_out() -> None:
-    regions = [
-        text(0, "Journal of Pages", label="header"),
-        text(1, "The\nTitle", label="title"),
-        text(2, "First."),
-        text(3, "Methods", label="title"),
-        text(4, "Second."),
-        text(5, "17", label="page_number"),
-        text(6, "Publisher", label="footer"),
-        text(7, "  "),
-    ]
-    assert page_markdown(regions, first_page=True) == "# The Title\n\nFirst.\n\n## Methods\n\nSecond.\n"
-    assert page_markdown(regions).startswith("## The Title\n\n")
-    assert page_markdown([]) == ""
-
-
-def test_a_title_below_text_is_not_the_documents() -> None:
-    regions = [text(0, "ends here."), text(1, "Results", label="title")]
-    assert page_markdown(regions, first_page=True) == "ends here.\n\n## Results\n"
-    assert page_markdown([text(0, "X", label="doc_title")]) == "# X\n"
-
-
-def test_what_was_not_read_is_shown_as_a_picture() -> None:
-    figure = text(0, "", label="figure", task=None, image="p1.png")
-    table = text(1, "", label="table", task="table", status="skipped", error="no tables", image="p2.png")
-    assert page_markdown([figure, table]) == "![figure](images/p1.png)\n\n![table](images/p2.png)\n"
-    assert page_markdown([replace(figure, image=None)]) == "<!-- figure: not read, no picture kept -->\n"
-
-
-def test_a_failed_region_never_vanishes() -> None:
-    failed = text(3, "", status="failed", error="server said <500> --\nstop", image="p.png")
-    assert page_markdown([failed]) == ("<!-- region 3 failed: server said <500 - - stop -->\n\n![text](images/p.png)\n")
-    assert "region 3 failed" in page_markdown([replace(failed, image=None)])
-    assert failed_page_markdown(1, "broken") == "<!-- page 2 failed: broken -->\n"
-
-
-def test_truncated_and_loop_cut_text_is_kept() -> None:
-    assert page_markdown([text(0, "kept", status="truncated")]) == "kept\n"
-    assert page_markdown([text(0, "kept", status="loop_cut")]) == "kept\n"
+from gravityocr.pipeline.markdown import comment, escape, fenced, formula_block, table_block, text_block
 
 
 def test_table_html_is_kept_and_other_answers_are_text() -> None:
     html = '<table>\n\n<tr><td rowspan="2">a_b</td><td>|</td></tr>\n</table>'
     assert table_block(html) == '<table>\n<tr><td rowspan="2">a_b</td><td>|</td></tr>\n</table>'
     assert table_block("just <b>words</b>") == "just \\<b>words\\</b>"
-    region = text(0, html, label="table", task="table")
-    assert page_markdown([region]).startswith("<table>\n<tr>")
 
 
-@pytest.mark.parametrize("content", ["x^2", "$$x^2$$", "$$\nx^2\n$$", r"\[ x^2 \]", "$x^2$", "  x^2 \n\n"])
+@pytest.mark.parametrize("content", ["x^2", "$$x^2$$", "$$\nx^2\n$$", r"\[ x^2 \]", "$x^2$", "  x^2 \n\n", r"\(x^2\)"])
 def test_formulas_are_display_blocks_whatever_their_delimiters(content: str) -> None:
     assert formula_block(content) == "$$\nx^2\n$$"
 
@@ -82,6 +22,15 @@ def test_formulas_are_display_blocks_whatever_their_delimiters(content: str) -> 
 def test_formula_keeps_its_commands() -> None:
     assert formula_block("\\times \\theta\n") == "$$\n\\times \\theta\n$$"
     assert formula_block("$$$$") == ""
+
+
+def test_formulas_that_came_together_are_apart_and_have_no_blank_lines() -> None:
+    assert formula_block("$$\na\n\nb\n$$\n$$\nc\n$$") == "$$\na\nb\n$$\n\n$$\nc\n$$"
+
+
+def test_the_fence_is_longer_than_any_in_the_code() -> None:
+    assert fenced("\nx = 1\n\n  y\n") == "```\nx = 1\n\n  y\n```"
+    assert fenced("````\na\n````").startswith("`````\n````")
 
 
 def test_lists_are_kept() -> None:
