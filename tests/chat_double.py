@@ -35,12 +35,16 @@ def picture_of(request: dict) -> bytes:
 
 
 class ChatDouble:
-    """Answers with `script(request, number of requests for this picture so far)`; use it as a context."""
+    """Answers with `script(request, number of requests for this picture so far)`; use it as a context.
 
-    def __init__(self, script: Callable[[dict, int], Reply]) -> None:
+    `models` is what it answers to every GET.
+    """
+
+    def __init__(self, script: Callable[[dict, int], Reply], models: Reply | None = None) -> None:
         self.requests: list[dict] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
+        self.got: list[str] = []
         self.n_asked: Counter[bytes] = Counter()
         self.n_answered: Counter[bytes] = Counter()
         self.most_at_once = self._now = 0
@@ -65,6 +69,16 @@ class ChatDouble:
                     self._send(script(request, number), picture)
                 except OSError:  # the client has gone
                     self.close_connection = True
+
+            def do_GET(self) -> None:
+                reply = models or Reply(code=404)
+                with double._lock:
+                    double.got.append(self.path)
+                time.sleep(reply.wait_s)
+                self.send_response(reply.code)
+                self.send_header("content-length", str(len(reply.body)))
+                self.end_headers()
+                self.wfile.write(reply.body)
 
             def _send(self, reply: Reply, picture: bytes) -> None:
                 try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +21,13 @@ Label = Literal[
 PageStatus = Literal["ok", "partial", "failed"]
 PassageKind = Literal["title", "text", "list", "code", "table", "formula", "figure", "mark"]
 Polygon = tuple[tuple[float, float], ...]
+
+TASK_PROMPTS: Mapping[Task, str] = {
+    "text": "Text Recognition:",
+    "table": "Table Recognition:",
+    "formula": "Formula Recognition:",
+}
+"""What the user asks of a crop for each task. *Source*: section 1, byte for byte."""
 
 
 @dataclass(frozen=True)

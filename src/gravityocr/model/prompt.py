@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,15 +10,9 @@ from PIL import Image
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from gravityocr.document import Task
+from gravityocr.document import TASK_PROMPTS, Task
 from gravityocr.errors import CheckpointError, ConfigError
-
-TASK_PROMPTS: Mapping[str, str] = {
-    "text": "Text Recognition:",
-    "table": "Table Recognition:",
-    "formula": "Formula Recognition:",
-}
-"""*Source*: section 1, byte for byte."""
+from gravityocr.image_size import SizeRule, fit_size, n_image_tokens, within_aspect
 
 IMAGE_TOKEN = "<|image|>"
 BEFORE_IMAGE = "[gMASK]<sop><|user|>\n<|begin_of_image|>"
@@ -28,17 +20,9 @@ AFTER_IMAGE = "<|end_of_image|>{task}<|assistant|>\n"
 
 
 @dataclass(frozen=True)
-class ImageSpec:
-    """How a crop becomes patches; the defaults are GLM-OCR's, a checkpoint's preprocessor_config.json decides.
+class ImageSpec(SizeRule):
+    """How a crop becomes patches; the defaults are GLM-OCR's, a checkpoint's preprocessor_config.json decides."""
 
-    *Units*: `min_pixels` and `max_pixels` count pixels times `temporal_patch_size`.
-    """
-
-    patch_size: int = 14
-    temporal_patch_size: int = 2
-    merge_size: int = 2
-    min_pixels: int = 112 * 112
-    max_pixels: int = 28 * 28 * 15000
     mean: tuple[float, float, float] = (0.48145466, 0.4578275, 0.40821073)
     std: tuple[float, float, float] = (0.26862954, 0.26130258, 0.27577711)
 
@@ -70,29 +54,6 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
     return found
 
 
-def fit_size(height_px: int, width_px: int, spec: ImageSpec) -> tuple[int, int]:
-    """Return the size in multiples of a merged cell that keeps the aspect ratio within the pixel limits.
-
-    Crops of an aspect ratio beyond 200 are the caller's affair (pad them before).
-    """
-    factor = spec.patch_size * spec.merge_size
-    height, width = float(height_px), float(width_px)
-    if min(height, width) < factor:
-        scale = max(factor / height, factor / width)
-        height, width = int(height * scale), int(width * scale)
-    time = spec.temporal_patch_size
-    fitted_height, fitted_width = round(height / factor) * factor, round(width / factor) * factor
-    if time * fitted_height * fitted_width > spec.max_pixels:
-        shrink = math.sqrt(time * height * width / spec.max_pixels)
-        fitted_height = max(factor, math.floor(height / shrink / factor) * factor)
-        fitted_width = max(factor, math.floor(width / shrink / factor) * factor)
-    elif time * fitted_height * fitted_width < spec.min_pixels:
-        grow = math.sqrt(spec.min_pixels / (time * height * width))
-        fitted_height = math.ceil(height * grow / factor) * factor
-        fitted_width = math.ceil(width * grow / factor) * factor
-    return fitted_height, fitted_width
-
-
 def on_white(image: Image.Image) -> Image.Image:
     """Return the image in RGB, transparent pixels being white paper, as transformers' processor has it."""
     if image.has_transparency_data:
@@ -101,10 +62,14 @@ def on_white(image: Image.Image) -> Image.Image:
 
 
 def image_patches(image: Image.Image, spec: ImageSpec) -> tuple[Tensor, tuple[int, int]]:
-    """Return flattened patches in merged-cell order and the grid (rows, columns) in patches."""
-    height, width = fit_size(image.height, image.width, spec)
+    """Return flattened patches in merged-cell order and the grid (rows, columns) in patches.
+
+    A crop longer than the processor takes is padded with its paper's colour before.
+    """
     # A grey image is converted and cut once for its three equal channels.
     pixels = image if image.mode == "L" and not image.has_transparency_data else on_white(image)
+    pixels = within_aspect(pixels, spec)
+    height, width = fit_size(pixels.height, pixels.width, spec)
     if (pixels.height, pixels.width) != (height, width):
         pixels = pixels.resize((width, height), Image.Resampling.BICUBIC)
     patch, merge = spec.patch_size, spec.merge_size
@@ -154,9 +119,7 @@ class PromptBuilder:
 
     def n_tokens(self, width_px: int, height_px: int, task: Task = "text") -> int:
         """Return how many tokens the prompt of a crop of this size has, without looking at the crop."""
-        cell_px = self.spec.patch_size * self.spec.merge_size
-        height, width = fit_size(height_px, width_px, self.spec)
-        return len(self._before) + (height // cell_px) * (width // cell_px) + len(self._after[task])
+        return len(self._before) + n_image_tokens(height_px, width_px, self.spec) + len(self._after[task])
 
     def from_patches(self, pixels: Tensor, grid: tuple[int, int], task: Task = "text") -> Prompt:
         """Return the prompt of a crop that is already cut into patches."""

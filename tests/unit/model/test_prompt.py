@@ -10,7 +10,8 @@ from PIL import Image
 from tests.factories import image_spec, prompt_builder, random_image, tiny_tokenizer
 
 from gravityocr.errors import CheckpointError, ConfigError
-from gravityocr.model.prompt import TASK_PROMPTS, ImageSpec, PromptBuilder, fit_size, image_patches
+from gravityocr.image_size import fit_size
+from gravityocr.model.prompt import TASK_PROMPTS, ImageSpec, PromptBuilder, image_patches
 from gravityocr.training.nano import build_tokenizer
 
 

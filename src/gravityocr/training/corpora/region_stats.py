@@ -16,7 +16,8 @@ from tokenizers import Encoding, Tokenizer
 
 from gravityocr.config import check_numbers
 from gravityocr.document import Task
-from gravityocr.model.prompt import PromptBuilder, fit_size
+from gravityocr.image_size import n_image_tokens
+from gravityocr.model.prompt import PromptBuilder
 from gravityocr.training.corpora.mixture import key_of
 from gravityocr.training.corpora.region_shards import TASKS, RegionFile
 
@@ -119,17 +120,11 @@ def _measure(
         figures.chars.append(len(text))
         figures.response_tokens.append(n_response)
         figures.prefix_tokens.append(n_prefix)
-        figures.image_tokens.append(_n_cells(width, height, prompts))
+        figures.image_tokens.append(n_image_tokens(height, width, prompts.spec))
         figures.cost_tokens.append(n_prefix + (1 + config.n_corrupt) * (n_response + config.n_eos))
         figures.document.append(key_of(batch["source"][number], batch["doc_id"][number]))
         figures.page.append(key_of(batch["source"][number], batch["doc_id"][number], batch["page"][number]))
         figures.unknown.update(unknown.in_text(text, encoding))
-
-
-def _n_cells(width_px: int, height_px: int, prompts: PromptBuilder) -> int:
-    cell_px = prompts.spec.patch_size * prompts.spec.merge_size
-    height, width = fit_size(height_px, width_px, prompts.spec)
-    return (height // cell_px) * (width // cell_px)
 
 
 @dataclass(frozen=True)
