@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -41,10 +41,11 @@ _STRIP_PX = 2_000_000  # converted at once: copies of whole scans would take gig
 _ORIENTATION = 0x0112
 
 
-def to_rgb(image: Image.Image, max_px: int | None = None) -> Image.Image:
+def to_rgb(image: Image.Image, max_px: int | None = None, release: Callable[[], None] | None = None) -> Image.Image:
     """Convert to RGB: alpha on white, deep grey rescaled, CMYK in normal polarity, at most `max_px` pixels.
 
-    The EXIF orientation stays in the result's metadata for the caller to apply; all other metadata goes.
+    The EXIF orientation stays in the result's metadata for the caller to apply; all other metadata goes. `release`
+    is called as soon as a converted image is not needed any more, before more memory is taken: it may close it.
     """
     orientation = _orientation(image)
     # whole-number reduction first, strip by strip, so that beside the image only the small result is held
@@ -59,10 +60,13 @@ def to_rgb(image: Image.Image, max_px: int | None = None) -> Image.Image:
         for top, strip in _strips(image, factor):
             rgb = _convert(ImageChops.invert(strip) if inverted else strip, span)
             result.paste(rgb if factor == 1 else rgb.reduce(factor), (0, top // factor))
+    if release is not None and result is not image:
+        release()
     if max_px is not None and result.width * result.height > max_px:
         scale = math.sqrt(max_px / (result.width * result.height))
-        size = max(1, int(result.width * scale)), max(1, int(result.height * scale))
-        result = result.resize(size, Image.Resampling.BOX)
+        width = min(max_px, max(1, int(result.width * scale)))
+        height = min(max_px // width, max(1, int(result.height * scale)))
+        result = result.resize((min(width, max_px // height), height), Image.Resampling.BOX)
     if result is image:
         result = image.copy()
     result.info = {} if orientation is None else {"exif": orientation.tobytes()}

@@ -97,7 +97,8 @@ def _is_number(text: str) -> bool:
 class SourcePage:
     """One page of an input: its image, or the error that cost it, and the words that are known of it.
 
-    `note` says what of the input is not read although nothing failed; the first page yielded carries it.
+    `note` says what is not read although nothing failed: of the input, on the first page yielded, and of a blank
+    page that holds text.
     *Units*: `index` from 0; `seconds` for rendering or decoding; `n_pages` of the whole input; `words` in pixels of
     the image.
     """
@@ -162,7 +163,8 @@ def _read(file: PdfFile | ImageFile, index: int, known: Sequence[KnownPage], not
     image, error = None, None
     words: tuple[PlacedText, ...] = ()
     try:
-        image, words = file.read(index)
+        image, words, hidden = file.read(index)
+        note = "; ".join(told for told in (note, hidden) if told) or None
     except (InputError, *PDF_ERRORS) as failure:
         error = f"page {index + 1} cannot be {file.failed} ({failure_text(failure)}); {INTACT}"
     if image is not None and index < len(known):

@@ -6,8 +6,9 @@ import math
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
@@ -55,7 +56,9 @@ class ImageFile:
         self._header_limit = None if kind == "tiff" else max_image_px
         self._told = f"the limit is {self._limit / 1e6:g} megapixels; scale it down"
         _need_decoder(kind, name)
-        self._image = self._open(path, name)
+        # Pillow maps files that it opens by path into memory, and takes a turned TIFF's sides for each other then
+        self._stream = _open_stream(path, name)
+        self._image = self._open(self._stream, name)
         self._n_halvings = 0
         try:
             self._check_size(path, name, max_image_px)
@@ -67,6 +70,7 @@ class ImageFile:
     def close(self) -> None:
         """Close the file."""
         self._image.close()
+        self._stream.close()
 
     def note(self) -> str | None:
         """Say what of the file is not read: the other frames of an animation, the other pictures of a HEIC."""
@@ -83,16 +87,16 @@ class ImageFile:
             return f"the main one of {n_frames} pictures is read"
         return f"the first of {n_frames} frames of an animation is read"
 
-    def read(self, index: int) -> tuple[Image.Image, tuple[PlacedText, ...]]:
-        """Return one page's image, upright RGB, and no words: images hold none.
+    def read(self, index: int) -> tuple[Image.Image, tuple[PlacedText, ...], None]:
+        """Return one page's image, upright RGB; images hold no words and nothing that they do not show.
 
         *Raises*: InputError, or whatever the decoder raises.
         """
         image = self._image
-        with _quiet():
+        # Pillow's own limit is asked again as pixels are decoded and strips are cut
+        with _quiet(), _pillow_bounded(self._header_limit):
             if self._kind == "tiff":
-                with _pillow_bounded(self._header_limit):
-                    image.seek(index)
+                image.seek(index)
                 if not 0 < image.width * image.height <= self._limit:  # each frame has its own size
                     raise InputError(f"{image.width} x {image.height} px, {self._told}")
             elif self._kind == "jpeg":
@@ -100,15 +104,19 @@ class ImageFile:
             elif isinstance(image, Jpeg2KImageFile) and self._n_halvings:
                 image.reduce = self._n_halvings
             image.load()
-            page = to_rgb(image, self._max_page_px)
+            # a scan of a gigabyte must not stay while its page is worked on
+            page = to_rgb(image, self._max_page_px, self.close if self.n_pages == 1 else None)
         if self.n_pages == 1:
-            image.close()  # a scan of a gigabyte must not stay while its page is worked on
-        return ImageOps.exif_transpose(page), ()
+            self.close()
+        return ImageOps.exif_transpose(page), (), None
 
-    def _open(self, path: str | Path, name: str) -> Image.Image:
+    def _open(self, stream: BinaryIO, name: str) -> Image.Image:
         try:
-            with _quiet(), _pillow_bounded(self._header_limit):
-                return Image.open(path, formats=_FORMATS[self._kind])
+            with _quiet(), _pillow_bounded(self._header_limit), ExitStack() as on_error:
+                on_error.callback(stream.close)
+                image = Image.open(stream, formats=_FORMATS[self._kind])
+                on_error.pop_all()
+                return image
         except Image.DecompressionBombError as error:
             raise InputError(f"{name}: would decode to too many pixels, {self._told}") from error
         except UnidentifiedImageError as error:
@@ -147,6 +155,13 @@ class ImageFile:
                 except DECODER_ERRORS:
                     return n_frames + 1
                 n_frames += 1
+
+
+def _open_stream(path: str | Path, name: str) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({failure_text(error)}); check that it is there") from error
 
 
 def _need_decoder(kind: Kind, name: str) -> None:
@@ -195,7 +210,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _pillow_bounded(limit_px: int | None) -> Iterator[None]:
-    """Put our limit in place of Pillow's own while headers are read: the one is set by hand, the other a guess."""
+    """Put our limit in place of Pillow's own, which is a guess and the whole process's: one file at a time."""
     with _pillow_limit:
         before = Image.MAX_IMAGE_PIXELS
         Image.MAX_IMAGE_PIXELS = limit_px

@@ -16,6 +16,7 @@ from PIL import Image
 from gravityocr.document import PlacedText
 from gravityocr.errors import InputError
 from gravityocr.pipeline.pixels import DECODER_ERRORS, INTACT, failure_text
+from gravityocr.pipeline.source_pdf_blank import blank_page_note, one_color
 from gravityocr.pipeline.text_layer import page_text
 
 PDF_ERRORS = (*DECODER_ERRORS, ctypes.ArgumentError)
@@ -23,6 +24,7 @@ PDF_ERRORS = (*DECODER_ERRORS, ctypes.ArgumentError)
 
 _POINTS_PER_INCH = 72.0
 _MAX_SIDE_PX = 65_500
+_BELOW_ONE = 1 - 1e-9  # a side of exactly 4000 pixels must not be rounded up to 4001
 
 
 class PdfFile:
@@ -49,25 +51,37 @@ class PdfFile:
         """Say what of the file is not read: forms in XFA, which only their maker's programs show."""
         return "an XFA form: what some fields hold may not show; print it to a PDF first" if self._is_xfa else None
 
-    def read(self, index: int) -> tuple[Image.Image, tuple[PlacedText, ...]]:
-        """Return one page's image, and the words of its text layer where they are asked for.
+    def read(self, index: int) -> tuple[Image.Image, tuple[PlacedText, ...], str | None]:
+        """Return one page's image, the words of its text layer where they are asked for, and what it does not show.
 
-        *Raises*: InputError, or what PDFium's binding raises.
+        *Raises*: InputError, also for a page that is blank because its content is destroyed; or what PDFium's binding
+        raises.
         """
         with closing(self._document[index]) as page:
             with closing(page.render(scale=self._scale(*page.get_size()))) as bitmap:
-                # the bitmap owns the pixels of its view, so they are copied before it goes
-                view: Image.Image = bitmap.to_pil()
-                image = view.convert("RGB").copy()
-            return image, _layer_words(page, image.size) if self._text_layer else ()
+                # the bitmap owns the pixels of its view, so they are copied before it goes: converting does, always
+                image: Image.Image = bitmap.to_pil().convert("RGB")
+            note = _blank_note(self._document, index, page, image)
+            return image, _layer_words(page, image.size) if self._text_layer else (), note
 
     def _scale(self, width_pt: float, height_pt: float) -> float:
         """Return pixels per point: the asked resolution, or less where the image would be too large."""
         area = width_pt * height_pt
         if not (width_pt > 0 and height_pt > 0 and math.isfinite(area)):
             raise InputError("the page has no area")
-        asked = self._dpi / _POINTS_PER_INCH
-        return min(asked, math.sqrt(self._max_page_px / area), _MAX_SIDE_PX / max(width_pt, height_pt))
+        scale = min(
+            self._dpi / _POINTS_PER_INCH, math.sqrt(self._max_page_px / area), _MAX_SIDE_PX / max(width_pt, height_pt)
+        )
+        return _rounded_within(scale, min(width_pt, height_pt), max(width_pt, height_pt), self._max_page_px)
+
+
+def _rounded_within(scale: float, short_pt: float, long_pt: float, max_px: int) -> float:
+    """Return the scale, or a little less where sides rounded up, as PDFium's binding does, come to more pixels."""
+    if math.ceil(short_pt * scale) * math.ceil(long_pt * scale) <= max_px:
+        return scale
+    short_px = max(1, int(short_pt * scale))
+    long_px = min(int(long_pt * scale), max_px // short_px)
+    return min(scale, min(short_px / short_pt, long_px / long_pt) * _BELOW_ONE)
 
 
 def _open(path: str | Path, name: str, password: str | None) -> pdfium.PdfDocument:
@@ -111,6 +125,14 @@ def _no_word_of_xfa() -> Iterator[None]:
 
 def _drop(record: logging.LogRecord) -> bool:
     return False
+
+
+def _blank_note(document: pdfium.PdfDocument, index: int, page: pdfium.PdfPage, image: Image.Image) -> str | None:
+    color = one_color(image)
+    try:
+        return None if color is None else blank_page_note(document, index, page, color)
+    except PDF_ERRORS:  # a page that cannot be looked into is what it looks like
+        return None
 
 
 def _layer_words(page: pdfium.PdfPage, size_px: tuple[int, int]) -> tuple[PlacedText, ...]:

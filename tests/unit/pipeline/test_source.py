@@ -261,6 +261,12 @@ def test_large_images_are_scaled_to_the_page_limit(tmp_path: Path, mode: str) ->
     assert page.getpixel((page.width - 10, 50)) == (255, 255, 255)
 
 
+@pytest.mark.parametrize("size", [(1, 90_000), (90_000, 1), (3, 30_001), (151, 149)])
+def test_the_page_limit_holds_for_strips_too(size: tuple[int, int]) -> None:
+    page = to_rgb(Image.new("L", size), 10_000)
+    assert 0 < page.width * page.height <= 10_000
+
+
 def test_pdf_pages_have_their_own_size_and_rotation(tmp_path: Path) -> None:
     path = make_pdf(tmp_path / "a.pdf", [(144, 72), (144, 72), (36, 72)], {1: 90})
     sizes = [page.image.size for page in iter_pages(path) if page.image]
@@ -278,7 +284,7 @@ def test_pdf_pages_are_made_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
     rendered: list[int] = []
     real = PdfFile.read
 
-    def spy(file: PdfFile, index: int) -> tuple[Image.Image, tuple[PlacedText, ...]]:
+    def spy(file: PdfFile, index: int) -> tuple[Image.Image, tuple[PlacedText, ...], str | None]:
         rendered.append(index)
         return real(file, index)
 
@@ -307,7 +313,7 @@ def test_a_page_image_is_its_receivers_alone(tmp_path: Path) -> None:
 def test_a_bad_pdf_page_does_not_take_the_others_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = PdfFile.read
 
-    def fails_on_second(file: PdfFile, index: int) -> tuple[Image.Image, tuple[PlacedText, ...]]:
+    def fails_on_second(file: PdfFile, index: int) -> tuple[Image.Image, tuple[PlacedText, ...], str | None]:
         if index == 1:
             raise pdfium.PdfiumError("Failed to load page.")
         return real(file, index)

@@ -101,7 +101,7 @@ def test_words_lie_on_the_ink_whatever_the_box_and_the_turn(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("media", "size"),
     [
-        (b"[0 0 120000 170000]", (3361, 4761)),  # in 1/72 inch: 59 m high
+        (b"[0 0 120000 170000]", (3360, 4760)),  # in 1/72 inch: 59 m high
         (b"[0 0 0.5 0.5]", (2, 2)),
         (b"[200 300 0 0]", (556, 834)),
         (b"[0 0 100000 1]", (65500, 1)),
@@ -112,9 +112,19 @@ def test_words_lie_on_the_ink_whatever_the_box_and_the_turn(tmp_path: Path) -> N
 )
 def test_page_sizes_are_bounded_before_rendering(tmp_path: Path, media: bytes, size: tuple[int, int] | None) -> None:
     (page,) = read(tmp_path / "a.pdf", document(b"/MediaBox " + media), SourceConfig())
-    assert page.image is not None and page.image.width * page.image.height < 16_100_000
+    assert page.image is not None and page.image.width * page.image.height <= 16_000_000
     # what is no size is shown as a sheet of letter paper
     assert page.image.size == (size or (1700, 2200))
+
+
+@pytest.mark.parametrize("media", [b"12000 17000", b"333.3 777.7", b"1000 1000", b"99999 1", b"1 77777", b"612 792"])
+@pytest.mark.parametrize("max_page_px", [10_000, 160_000, 1_000_003])
+def test_sides_that_are_rounded_up_stay_within_the_bound(tmp_path: Path, media: bytes, max_page_px: int) -> None:
+    config = SourceConfig(dpi=1200, max_page_px=max_page_px)
+    (page,) = read(tmp_path / "a.pdf", document(b"/MediaBox [0 0 %s]" % media), config)
+    assert page.image is not None and page.image.width * page.image.height <= max_page_px
+    if min(page.image.size) > 90:
+        assert page.image.width * page.image.height > 0.96 * max_page_px
 
 
 def form(extra: bytes = b"", field: bytes = b"") -> bytes:
