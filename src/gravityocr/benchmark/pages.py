@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,9 @@ def read_page(reader: Recognizer, file: Path, parts: Parts) -> tuple[Document, R
     *Raises*: InputError where nothing of it can be read.
     """
     recorder = _Recorder(reader)
+    config = replace(parts.config, run=replace(parts.config.run, n_ahead=0))  # stages that overlap do not add up
     started = time.perf_counter()
-    document = convert(file, recorder, parts.detector, parts.config)
+    document = convert(file, recorder, parts.detector, config)
     seconds = time.perf_counter() - started
     if document.status == "failed":
         raise InputError(f"{document.error}")

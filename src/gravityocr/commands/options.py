@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from gravityocr.decoding.prompts import DECODE_MODES, DecodeMode
 from gravityocr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gravityocr.decoding.prompts import DecodeMode
 
 # Lines in a file or a pipe are never wrapped: paths in them must stay whole.
 console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 1000)
@@ -56,6 +58,8 @@ def decode_mode(name: str) -> DecodeMode:
 
     *Raises*: ConfigError for an unknown one.
     """
+    from gravityocr.decoding.prompts import DECODE_MODES  # torch comes with it, which `parse --server` never needs
+
     if name not in DECODE_MODES:
         raise ConfigError(f"--decode {name!r} is unknown; choose one of {', '.join(DECODE_MODES)}")
     return name

@@ -134,6 +134,7 @@ class Engine:
         self.config = config or EngineConfig()
         self.precision = precision or precision_of(checkpoint.model, "float32")
         self.tasks = frozenset(checkpoint.diffusion.tasks)
+        self.text_format = checkpoint.diffusion.text_format
         self.mode: DecodeMode = "ar" if self.config.draft == "none" else self.config.decode
         self.options = self._options()
 

@@ -13,9 +13,10 @@ from tests.unit.pipeline.scripted import ScriptedDetector, ScriptedRecognizer, d
 from gravityocr.document import Box, Crop, Document, Label, Page, Recognition
 from gravityocr.errors import InputError
 from gravityocr.pipeline import convert as convert_module
-from gravityocr.pipeline.convert import convert, convert_pages
+from gravityocr.pipeline.convert import PipelineConfig, convert, convert_pages
 from gravityocr.pipeline.layout import LayoutBox
 from gravityocr.pipeline.source import PageRanges
+from gravityocr.pipeline.stages import RunConfig
 
 
 def item(box: tuple[float, float, float, float], label: Label = "text") -> LayoutBox:
@@ -163,8 +164,8 @@ def test_pages_stream_one_by_one_and_images_do_not_pile_up(pdf_file: Path, monke
     events: list[str] = []
     real = convert_module.iter_pages
 
-    def spy(*arguments: object) -> object:
-        for page in real(*arguments):  # type: ignore[arg-type]
+    def spy(*arguments: object, **more: object) -> object:
+        for page in real(*arguments, **more):  # type: ignore[arg-type]
             events.append(f"render {page.index}")
             yield page
 
@@ -173,7 +174,8 @@ def test_pages_stream_one_by_one_and_images_do_not_pile_up(pdf_file: Path, monke
     def on_page(page: Page) -> None:
         events.append(f"done {page.index}")
 
-    document = convert(pdf_file, ScriptedRecognizer(), ScriptedDetector([]), on_page=on_page)
+    one_by_one = PipelineConfig(run=RunConfig(n_ahead=0))
+    document = convert(pdf_file, ScriptedRecognizer(), ScriptedDetector([]), one_by_one, on_page=on_page)
     assert events == ["render 0", "done 0", "render 1", "done 1", "render 2", "done 2"]
     assert not any(isinstance(value, Image.Image) for page in document.pages for value in vars(page).values())
 
@@ -203,8 +205,8 @@ def test_boxes_stay_inside_rotated_pdf_pages(tmp_path: Path) -> None:
 def test_whatever_a_file_raises_becomes_its_error(page_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = convert_module.iter_pages
 
-    def breaks_off(*arguments: object) -> object:
-        yield from real(*arguments)  # type: ignore[arg-type]
+    def breaks_off(*arguments: object, **more: object) -> object:
+        yield from real(*arguments, **more)  # type: ignore[arg-type]
         raise KeyError("tag")
 
     monkeypatch.setattr(convert_module, "iter_pages", breaks_off)
@@ -238,6 +240,6 @@ def test_pages_beyond_the_document_are_noted(pdf_file: Path) -> None:
 
     document = parse("2-5,9")
     assert (document.status, len(document.pages)) == ("ok", 2)
-    assert document.error == f"{pdf_file}: has 3 page(s), so --pages 4-5, 9 gave nothing"
-    assert parse("2-").error is None
+    assert document.error is None and document.notes == ("has 3 page(s), so --pages 4-5, 9 gave nothing",)
+    assert parse("2-").notes == ()
     assert "choose from 1-3" in str(parse("4-").error)
