@@ -23,7 +23,7 @@ from gravityocr.document import Page, Passage, RegionRef
 from gravityocr.errors import InputError
 from gravityocr.pipeline.assembly import AssemblyConfig, assemble
 from gravityocr.pipeline.glm_ocr_json import read_glm_ocr
-from gravityocr.pipeline.mends import ALL_MENDS, MENDS
+from gravityocr.pipeline.passages.mends import ALL_MENDS, MENDS
 
 CASES = Path(__file__).resolve().parents[2] / "shared" / "cases"
 Sources = tuple[RegionRef, ...]

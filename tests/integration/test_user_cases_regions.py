@@ -17,7 +17,7 @@ from gravityocr.errors import InputError
 from gravityocr.image_size import SizeRule, n_image_tokens
 from gravityocr.model.prompt import ImageSpec, PromptBuilder
 from gravityocr.pipeline.crops import cut_out
-from gravityocr.pipeline.server_recognizer import ServerConfig, ServerRecognizer
+from gravityocr.pipeline.server.recognizer import ServerConfig, ServerRecognizer
 
 NAN = math.nan
 BAD = {

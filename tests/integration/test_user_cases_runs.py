@@ -38,7 +38,7 @@ from gravityocr.document import Crop, Page, Recognition
 from gravityocr.engine.scheduler import Scheduler
 from gravityocr.pipeline.convert import PipelineConfig, convert, convert_pages
 from gravityocr.pipeline.layout import WholePage
-from gravityocr.pipeline.server_recognizer import ServerConfig, ServerRecognizer
+from gravityocr.pipeline.server.recognizer import ServerConfig, ServerRecognizer
 from gravityocr.pipeline.source import SourceConfig
 from gravityocr.pipeline.stages import RunConfig
 

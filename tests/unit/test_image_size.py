@@ -21,7 +21,7 @@ from gravityocr.image_size import (
     within_aspect,
 )
 from gravityocr.model.prompt import ImageSpec, PromptBuilder, image_patches
-from gravityocr.pipeline.server_reply import sent_size
+from gravityocr.pipeline.server.reply import sent_size
 
 GLM = SizeRule()
 SMALL = SizeRule(min_pixels=2 * 56 * 56, max_pixels=2 * 448 * 448)

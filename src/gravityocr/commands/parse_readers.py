@@ -16,7 +16,7 @@ from gravityocr.pipeline.inputs import InputFile
 from gravityocr.pipeline.layout import LayoutDetector
 from gravityocr.pipeline.layout_choice import build_detector
 from gravityocr.pipeline.recognizer import Recognizer
-from gravityocr.pipeline.server_recognizer import ServerRecognizer
+from gravityocr.pipeline.server.recognizer import ServerRecognizer
 from gravityocr.pipeline.source import PageRanges
 from gravityocr.pipeline.worker_pool import WorkerPool
 

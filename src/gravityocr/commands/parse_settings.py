@@ -16,7 +16,7 @@ from gravityocr.pipeline.convert import PipelineConfig
 from gravityocr.pipeline.exports import DocumentWriter
 from gravityocr.pipeline.layout_v3_config import V3Config
 from gravityocr.pipeline.manifest import flat_settings
-from gravityocr.pipeline.server_config import ServerConfig, read_api_key, server_urls
+from gravityocr.pipeline.server.config import ServerConfig, read_api_key, server_urls
 from gravityocr.pipeline.source import PageRanges
 from gravityocr.pipeline.text_files import read_known_pages
 

@@ -8,11 +8,11 @@ from typing import Literal, get_args
 
 from gravityocr.document import Page, Passage
 from gravityocr.errors import ConfigError
-from gravityocr.pipeline.mends import ALL_MENDS, check_mends
-from gravityocr.pipeline.merge import merge_parts, merge_within_pages
-from gravityocr.pipeline.parts import Part, page_parts
-from gravityocr.pipeline.rendering import fill_bullets, render
-from gravityocr.pipeline.split_numbers import mend_split_numbers
+from gravityocr.pipeline.passages.mends import ALL_MENDS, check_mends
+from gravityocr.pipeline.passages.merge import merge_parts, merge_within_pages
+from gravityocr.pipeline.passages.parts import Part, page_parts
+from gravityocr.pipeline.passages.rendering import fill_bullets, render
+from gravityocr.pipeline.passages.split_numbers import mend_split_numbers
 
 TextFormat = Literal["plain", "markdown"]
 

@@ -16,8 +16,8 @@ from gravityocr.pipeline.inputs import InputFile, origin_of
 from gravityocr.pipeline.layout import LayoutDetector
 from gravityocr.pipeline.memory import give_back
 from gravityocr.pipeline.recognizer import Recognizer
-from gravityocr.pipeline.remote import opened
 from gravityocr.pipeline.source import PageRanges, SourcePage, count_pages, iter_pages
+from gravityocr.pipeline.sources.remote import opened
 from gravityocr.pipeline.stages import ImageSink, PageSink, PageWork, finish, plan, read
 from gravityocr.pipeline.stages import PipelineConfig as PipelineConfig
 

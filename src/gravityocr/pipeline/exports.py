@@ -14,18 +14,18 @@ from PIL import Image
 from gravityocr.document import Document
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.assembly import AssemblyConfig
-from gravityocr.pipeline.export_docling import docling_json
-from gravityocr.pipeline.export_document import Export
-from gravityocr.pipeline.export_files import make_folder, printable, remove_file, whole_file, write_json, write_pieces
-from gravityocr.pipeline.export_files import write_text as write_text
-from gravityocr.pipeline.export_folders import RECORD, SUFFIXES, OutputFolders
-from gravityocr.pipeline.export_glm_ocr import glm_ocr_json
-from gravityocr.pipeline.export_html import html_pieces
-from gravityocr.pipeline.export_json import document_json, page_json, region_json
-from gravityocr.pipeline.export_layout import write_layout
-from gravityocr.pipeline.export_mineru import content_list
-from gravityocr.pipeline.export_omnidocbench import write_predictions
-from gravityocr.pipeline.export_pictures import bounded
+from gravityocr.pipeline.export.docling import docling_json
+from gravityocr.pipeline.export.document import Export
+from gravityocr.pipeline.export.document_json import document_json, page_json, region_json
+from gravityocr.pipeline.export.files import make_folder, printable, remove_file, whole_file, write_json, write_pieces
+from gravityocr.pipeline.export.files import write_text as write_text
+from gravityocr.pipeline.export.folders import RECORD, SUFFIXES, OutputFolders
+from gravityocr.pipeline.export.glm_ocr import glm_ocr_json
+from gravityocr.pipeline.export.html import html_pieces
+from gravityocr.pipeline.export.layout import write_layout
+from gravityocr.pipeline.export.mineru import content_list
+from gravityocr.pipeline.export.omnidocbench import write_predictions
+from gravityocr.pipeline.export.pictures import bounded
 from gravityocr.pipeline.inputs import source_identity
 
 __all__ = [

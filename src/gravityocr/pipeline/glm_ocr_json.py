@@ -9,7 +9,7 @@ from typing import Any
 from gravityocr.document import Box, Label, Page, Region, Task
 from gravityocr.errors import InputError
 from gravityocr.pipeline.layout import TASKS
-from gravityocr.pipeline.markdown_text import is_fenced
+from gravityocr.pipeline.passages.markdown_text import is_fenced
 
 SIDE_PX = 1000
 """Width and height of the pages: boxes are in thousandths of both, and the true sizes are not in the file."""

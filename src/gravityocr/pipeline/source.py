@@ -14,8 +14,8 @@ from gravityocr.document import PlacedText
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.inputs import sniff
 from gravityocr.pipeline.pixels import INTACT, failure_text
-from gravityocr.pipeline.source_image import ImageFile
-from gravityocr.pipeline.source_pdf import PDF_ERRORS, PdfFile
+from gravityocr.pipeline.sources.image import ImageFile
+from gravityocr.pipeline.sources.pdf import PDF_ERRORS, PdfFile
 from gravityocr.pipeline.text_files import KnownPage, read_known_pages
 
 _MAX_FAILED_RUN = 1000  # a page count is a number in the file, and it may be a lie

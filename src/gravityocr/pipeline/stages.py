@@ -14,11 +14,11 @@ from gravityocr.errors import GravityOCRError, InputError
 from gravityocr.pipeline.assembly import AssemblyConfig, page_markdown
 from gravityocr.pipeline.crops import CropConfig, cut_out
 from gravityocr.pipeline.layout import TASKS, LayoutBox, LayoutConfig, LayoutDetector, find_regions
-from gravityocr.pipeline.loops import cut_loops
+from gravityocr.pipeline.passages.loops import cut_loops
 from gravityocr.pipeline.reading_order import reading_order
 from gravityocr.pipeline.recognizer import Recognizer
-from gravityocr.pipeline.remote import RemoteConfig
 from gravityocr.pipeline.source import SourceConfig, SourcePage
+from gravityocr.pipeline.sources.remote import RemoteConfig
 from gravityocr.pipeline.text_check import TextCheckConfig, page_distance, with_text_layer
 from gravityocr.pipeline.text_layer import words_in
 

@@ -15,7 +15,7 @@ from gravityocr.errors import ConfigError
 from gravityocr.pipeline.assembly import AssemblyConfig, assemble, page_markdown
 from gravityocr.pipeline.layout import TASKS
 from gravityocr.pipeline.markdown import DROPPED
-from gravityocr.pipeline.mends import MENDS
+from gravityocr.pipeline.passages.mends import MENDS
 
 SIZE = (1000, 1400)
 MARKDOWN = AssemblyConfig("markdown")

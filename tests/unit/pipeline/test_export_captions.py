@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gravityocr.document import Box, Document, Label, Page, Passage, PassageKind, Region, RegionRef
-from gravityocr.pipeline.export_captions import captions
-from gravityocr.pipeline.export_document import Places
+from gravityocr.pipeline.export.captions import captions
+from gravityocr.pipeline.export.document import Places
 
 KINDS: dict[str, tuple[PassageKind, Label]] = {
     "t": ("table", "table"), "f": ("figure", "figure"), "x": ("text", "text"), "k": ("code", "code"),

@@ -11,8 +11,8 @@ from PIL import Image
 from tests.unit.pipeline.export_documents import PICTURE, SIZE_PX, rich_document
 
 from gravityocr.document import Document
-from gravityocr.pipeline.export_docling import docling_json
-from gravityocr.pipeline.export_document import Export
+from gravityocr.pipeline.export.docling import docling_json
+from gravityocr.pipeline.export.document import Export
 from gravityocr.pipeline.exports import DocumentWriter
 
 

@@ -11,8 +11,8 @@ from tests.unit.pipeline.export_documents import LOST_PICTURE, PICTURE, rich_doc
 
 from gravityocr.document import Document, Label, Page
 from gravityocr.pipeline.assembly import AssemblyConfig, assemble
-from gravityocr.pipeline.export_document import Export
-from gravityocr.pipeline.export_glm_ocr import NATIVE_LABELS, glm_ocr_json
+from gravityocr.pipeline.export.document import Export
+from gravityocr.pipeline.export.glm_ocr import NATIVE_LABELS, glm_ocr_json
 from gravityocr.pipeline.exports import DocumentWriter
 from gravityocr.pipeline.glm_ocr_json import read_glm_ocr
 

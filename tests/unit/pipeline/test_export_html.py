@@ -15,8 +15,8 @@ from tests.unit.pipeline.export_documents import LOST_PICTURE, PICTURE, SIZE_PX,
 
 from gravityocr.document import Document, Page
 from gravityocr.errors import InputError
-from gravityocr.pipeline.export_document import Export
-from gravityocr.pipeline.export_html import html_pieces
+from gravityocr.pipeline.export.document import Export
+from gravityocr.pipeline.export.html import html_pieces
 from gravityocr.pipeline.exports import DocumentWriter
 from gravityocr.training.synthetic.chromium import Chromium, find_chromium
 

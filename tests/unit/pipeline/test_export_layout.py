@@ -11,7 +11,7 @@ from PIL import Image, ImageChops
 from tests.unit.pipeline.export_documents import SIZE_PX, page_image, rich_document
 
 from gravityocr.document import Box, Label, Page, Region
-from gravityocr.pipeline.export_layout import COLOURS, draw_layout
+from gravityocr.pipeline.export.layout import COLOURS, draw_layout
 from gravityocr.pipeline.exports import DocumentWriter
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html
 
-from gravityocr.pipeline.export_markup import markdown_html, table_html
-from gravityocr.pipeline.export_tables import table_grid
+from gravityocr.pipeline.export.markup import markdown_html, table_html
+from gravityocr.pipeline.export.tables import table_grid
 
 SAFE_ATTRIBUTES = {
     "rowspan", "colspan", "start", "class", "title", "display", "mathvariant", "stretchy", "fence", "accent", "form",

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gravityocr.pipeline.export_mathml import formula_html, visible
+from gravityocr.pipeline.export.mathml import formula_html, visible
 
 
 def elements(markup: str) -> list[ElementTree.Element]:

@@ -9,8 +9,8 @@ from typing import Any
 from tests.unit.pipeline.export_documents import LOST_PICTURE, PICTURE, rich_document
 
 from gravityocr.pipeline.assembly import assemble
-from gravityocr.pipeline.export_document import Export
-from gravityocr.pipeline.export_mineru import content_list
+from gravityocr.pipeline.export.document import Export
+from gravityocr.pipeline.export.mineru import content_list
 
 TYPES = {
     "text", "table", "image", "equation", "code", "list", "header", "footer", "page_number", "aside_text",

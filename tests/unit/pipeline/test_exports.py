@@ -11,7 +11,9 @@ from PIL import Image
 
 from gravityocr.document import Box, Document, Page, Region
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline import export_files, export_folders, exports
+from gravityocr.pipeline import exports
+from gravityocr.pipeline.export import files as export_files
+from gravityocr.pipeline.export import folders as export_folders
 from gravityocr.pipeline.exports import DocumentWriter, OutputFolders, document_json
 
 

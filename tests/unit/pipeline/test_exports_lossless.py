@@ -15,12 +15,12 @@ from tests.unit.pipeline.export_documents import SIZE_PX
 
 from gravityocr.document import Box, Document, Label, Page, Region, RegionStatus
 from gravityocr.pipeline.assembly import AssemblyConfig, assemble
-from gravityocr.pipeline.export_docling import docling_json
-from gravityocr.pipeline.export_document import Export
-from gravityocr.pipeline.export_glm_ocr import glm_ocr_json
-from gravityocr.pipeline.export_html import html_pieces
-from gravityocr.pipeline.export_json import document_json
-from gravityocr.pipeline.export_mineru import content_list
+from gravityocr.pipeline.export.docling import docling_json
+from gravityocr.pipeline.export.document import Export
+from gravityocr.pipeline.export.document_json import document_json
+from gravityocr.pipeline.export.glm_ocr import glm_ocr_json
+from gravityocr.pipeline.export.html import html_pieces
+from gravityocr.pipeline.export.mineru import content_list
 from gravityocr.pipeline.exports import DocumentWriter, OutputFolders
 from gravityocr.pipeline.layout import TASKS
 

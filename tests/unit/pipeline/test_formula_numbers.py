@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gravityocr.document import Box, Region
-from gravityocr.pipeline.formula_numbers import clean_number, pair_by_order, pair_numbers, tagged
+from gravityocr.pipeline.passages.formula_numbers import clean_number, pair_by_order, pair_numbers, tagged
 
 FORMULA = Region(0, "formula", "formula", "formula", Box(300, 100, 700, 160), "a = b")
 NUMBER = Region(1, "formula_number", "formula_number", "text", Box(900, 120, 940, 140), "(3.1)")

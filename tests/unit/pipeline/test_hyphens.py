@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gravityocr.pipeline.hyphens import join_at_hyphen, join_continued, join_like_sdk
+from gravityocr.pipeline.passages.hyphens import join_at_hyphen, join_continued, join_like_sdk
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gravityocr.pipeline.loops import cut_like_sdk, cut_loops
+from gravityocr.pipeline.passages.loops import cut_like_sdk, cut_loops
 
 WORDS = "We thank the reviewers for their careful reading and all of their helpful remarks on this paper."
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 from markdown_it import MarkdownIt
 
-from gravityocr.pipeline.markdown_text import clean, heading, is_fenced, mend_inline, text_markdown, title_words
-from gravityocr.pipeline.mends import MENDS
+from gravityocr.pipeline.passages.markdown_text import (
+    clean,
+    heading,
+    is_fenced,
+    mend_inline,
+    text_markdown,
+    title_words,
+)
+from gravityocr.pipeline.passages.mends import MENDS
 
 ALL_MENDS = frozenset(MENDS)
 SDK: frozenset[str] = frozenset()

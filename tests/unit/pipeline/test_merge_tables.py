@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html as lxml_html
 
-from gravityocr.pipeline.merge_tables import GrowingTable, close_table, read_shape
+from gravityocr.pipeline.passages.merge_tables import GrowingTable, close_table, read_shape
 
 HEAD = "<tr><th>Name</th><th>Value</th></tr>"
 

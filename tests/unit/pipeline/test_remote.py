@@ -19,9 +19,9 @@ from PIL import Image
 
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.inputs import InputFile, collect_inputs
-from gravityocr.pipeline.remote import RemoteConfig, fetch, opened, read_stdin
-from gravityocr.pipeline.remote_transport import CheckedBackend, Deadline
 from gravityocr.pipeline.source import iter_pages
+from gravityocr.pipeline.sources.remote import RemoteConfig, fetch, opened, read_stdin
+from gravityocr.pipeline.sources.transport import CheckedBackend, Deadline
 
 HERE = RemoteConfig(allow_private=True, timeout_s=5.0, connect_timeout_s=2.0)
 

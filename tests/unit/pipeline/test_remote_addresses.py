@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gravityocr.errors import InputError
-from gravityocr.pipeline.remote_addresses import checked_addresses, not_public, resolve
+from gravityocr.pipeline.sources.addresses import checked_addresses, not_public, resolve
 
 REFUSED = {
     "a private": ["10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.0.1", "fd00:ec2::254", "fc00::1"],

@@ -23,10 +23,10 @@ from gravityocr.config import dump_config, load_config
 from gravityocr.document import TASK_PROMPTS, Crop
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.image_size import SizeRule, n_image_tokens
-from gravityocr.pipeline.server_config import ServerConfig, read_api_key, server_urls
-from gravityocr.pipeline.server_recognizer import ServerClosedError, ServerRecognizer
-from gravityocr.pipeline.server_reply import ServerFaultError, one_line, retry_after_s, sendable
-from gravityocr.pipeline.server_turns import ServerTurns, Turn
+from gravityocr.pipeline.server.config import ServerConfig, read_api_key, server_urls
+from gravityocr.pipeline.server.recognizer import ServerClosedError, ServerRecognizer
+from gravityocr.pipeline.server.reply import ServerFaultError, one_line, retry_after_s, sendable
+from gravityocr.pipeline.server.turns import ServerTurns, Turn
 
 KEY = "sk-very-secret"
 

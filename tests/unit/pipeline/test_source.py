@@ -18,11 +18,12 @@ from PIL import Image, ImageChops
 
 from gravityocr.document import PlacedText
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline import pixels, source_image
+from gravityocr.pipeline import pixels
 from gravityocr.pipeline.inputs import sniff
 from gravityocr.pipeline.pixels import to_rgb
 from gravityocr.pipeline.source import PageRanges, SourceConfig, count_pages, iter_pages
-from gravityocr.pipeline.source_pdf import PdfFile
+from gravityocr.pipeline.sources import image as source_image
+from gravityocr.pipeline.sources.pdf import PdfFile
 
 
 def make_pdf(path: Path, sizes: list[tuple[float, float]], rotations: dict[int, int] | None = None) -> Path:

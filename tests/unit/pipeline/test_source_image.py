@@ -16,9 +16,9 @@ import pytest
 from PIL import Image, ImageCms
 
 from gravityocr.errors import InputError
-from gravityocr.pipeline import source_image
 from gravityocr.pipeline.inputs import sniff
 from gravityocr.pipeline.source import SourceConfig, SourcePage, count_pages, iter_pages
+from gravityocr.pipeline.sources import image as source_image
 
 COLOURS = ("red", "lime", "blue")
 

@@ -13,7 +13,7 @@ from PIL import Image
 from tests.unit.pipeline.test_source_pdf import CATALOG, FONT, pdf, stream
 
 from gravityocr.pipeline.source import SourceConfig, SourcePage, iter_pages
-from gravityocr.pipeline.source_pdf_blank import one_color
+from gravityocr.pipeline.sources.pdf_blank import one_color
 
 NOISE = random.Random(1).randbytes(600)
 FLATE = b"/Filter /FlateDecode"

@@ -14,11 +14,12 @@ from tests.unit.pipeline.scripted import ScriptedDetector, ScriptedRecognizer
 
 from gravityocr.document import Box, PlacedText
 from gravityocr.errors import InputError
-from gravityocr.pipeline import source_pdf, text_layer
+from gravityocr.pipeline import text_layer
 from gravityocr.pipeline.convert import PipelineConfig, convert
 from gravityocr.pipeline.crops import CropConfig
 from gravityocr.pipeline.layout import LayoutBox
 from gravityocr.pipeline.source import SourceConfig, SourcePage, iter_pages
+from gravityocr.pipeline.sources import pdf as source_pdf
 from gravityocr.pipeline.text_layer import page_text, words_in
 
 WITH = SourceConfig(dpi=100, text_layer=True)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gravityocr.document import Box, Label, Passage, Region
-from gravityocr.pipeline.export_captions import captions, is_note
-from gravityocr.pipeline.export_document import Export, Places, mark_text, passages_by_page, picture_of
+from gravityocr.pipeline.export.captions import captions, is_note
+from gravityocr.pipeline.export.document import Export, Places, mark_text, passages_by_page, picture_of
 
 _DISCARDED: dict[Label, str] = {
     "header": "header",

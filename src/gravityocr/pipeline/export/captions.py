@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gravityocr.document import Passage, PassageKind
-from gravityocr.pipeline.export_document import Places
+from gravityocr.pipeline.export.document import Places
 
 _FLOATS: frozenset[PassageKind] = frozenset({"figure", "table", "code"})
 _NOTES = frozenset({"vision_footnote", "table_footnote", "figure_footnote", "image_footnote"})

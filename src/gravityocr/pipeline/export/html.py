@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from html import escape
 
 from gravityocr.document import Document, Page, Passage, Region, RegionRef
-from gravityocr.pipeline.export_document import Export, Place, Places, mark_text, passages_by_page, picture_of
-from gravityocr.pipeline.export_files import printable
-from gravityocr.pipeline.export_html_page import document_end, document_head
-from gravityocr.pipeline.export_markup import markdown_html, table_html
-from gravityocr.pipeline.export_mathml import formula_html, visible
-from gravityocr.pipeline.export_pictures import figure_uri, jpeg_uri
+from gravityocr.pipeline.export.document import Export, Place, Places, mark_text, passages_by_page, picture_of
+from gravityocr.pipeline.export.files import printable
+from gravityocr.pipeline.export.html_page import document_end, document_head
+from gravityocr.pipeline.export.markup import markdown_html, table_html
+from gravityocr.pipeline.export.mathml import formula_html, visible
+from gravityocr.pipeline.export.pictures import figure_uri, jpeg_uri
 
 Numbered = tuple[int, Passage]
 

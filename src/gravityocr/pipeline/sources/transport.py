@@ -13,7 +13,7 @@ import httpcore
 import httpx
 
 from gravityocr.errors import InputError
-from gravityocr.pipeline.remote_addresses import Resolver, checked_addresses, resolve
+from gravityocr.pipeline.sources.addresses import Resolver, checked_addresses, resolve
 
 _SocketOption = Any  # httpcore's tuples of three or four, handed on as they come
 

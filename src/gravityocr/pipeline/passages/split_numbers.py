@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gravityocr.pipeline.parts import Part
+from gravityocr.pipeline.passages.parts import Part
 
 _TITLE = re.compile(r"\W*(\d{1,3}(?:\.\d{1,3})*)(?!\.?\d)")
 _SPLIT = re.compile(r"(\d{1,3})\. (\d{1,3}(?:\.\d{1,3})*)(?=\s)")

@@ -13,9 +13,9 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from gravityocr.pipeline.export_files import printable
-from gravityocr.pipeline.export_mathml import formula_html, visible
-from gravityocr.pipeline.export_tables import table_element
+from gravityocr.pipeline.export.files import printable
+from gravityocr.pipeline.export.mathml import formula_html, visible
+from gravityocr.pipeline.export.tables import table_element
 
 _INLINE = frozenset({"b", "strong", "i", "em", "u", "s", "del", "sub", "sup", "code", "span", "br"})
 _BLOCKS = frozenset(

@@ -10,8 +10,8 @@ from typing import Any
 
 from gravityocr.document import Label, Page, Passage, Region
 from gravityocr.pipeline.assembly import AssemblyConfig, assemble
-from gravityocr.pipeline.export_document import Export
-from gravityocr.pipeline.export_json import polygon_per_mille
+from gravityocr.pipeline.export.document import Export
+from gravityocr.pipeline.export.document_json import polygon_per_mille
 
 NATIVE_LABELS: dict[Label, str] = {
     "doc_title": "doc_title",

@@ -17,7 +17,7 @@ from PIL import Image
 from gravityocr.document import TASK_PROMPTS, Crop, Recognition
 from gravityocr.errors import GravityOCRError, InputError
 from gravityocr.image_size import SizeRule, fit_size, pad_size, within_aspect
-from gravityocr.pipeline.server_config import ServerConfig
+from gravityocr.pipeline.server.config import ServerConfig
 
 _REPEATED = frozenset({408, 425, 429})  # of the 4xx: the same request may do better later
 _NOT_FOR_US = frozenset({401, 403, 404, 405, 407, 410})  # key, model or address: the server is at fault, no region

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from gravityocr.document import Crop, Recognition
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline.server_config import ServerConfig
-from gravityocr.pipeline.server_reply import (
+from gravityocr.pipeline.server.config import ServerConfig
+from gravityocr.pipeline.server.reply import (
     Answer,
     ServerFaultError,
     one_line,
@@ -18,7 +18,7 @@ from gravityocr.pipeline.server_reply import (
     read_recognition,
     request_body,
 )
-from gravityocr.pipeline.server_turns import Server, ServerTurns
+from gravityocr.pipeline.server.turns import Server, ServerTurns
 
 _MODELS_TIMEOUT_S = 30.0
 _TELLS_NOTHING = frozenset({404, 405})  # a server without a list of models

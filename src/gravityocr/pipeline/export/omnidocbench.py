@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gravityocr.errors import InputError
-from gravityocr.pipeline.export_document import Export
-from gravityocr.pipeline.export_files import make_folder, remove_file, whole_file, write_text
-from gravityocr.pipeline.export_folders import SHARED_FOLDER
+from gravityocr.pipeline.export.document import Export
+from gravityocr.pipeline.export.files import make_folder, remove_file, whole_file, write_text
+from gravityocr.pipeline.export.folders import SHARED_FOLDER
 
 _RECORD = ".omnidocbench"  # in the document's own folder: the names of the files that it has in the flat one
 _PICTURE = re.compile(r"(?<=\]\()images/(?=page\d+_region\d+\.png\))")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gravityocr.document import Box, Page, PassageKind, Region, RegionRef
-from gravityocr.pipeline.formula_numbers import clean_number, pair_by_order, pair_numbers, tagged
 from gravityocr.pipeline.markdown import DROPPED, comment, formula_block
+from gravityocr.pipeline.passages.formula_numbers import clean_number, pair_by_order, pair_numbers, tagged
 
 CONTINUED = re.compile(
     r"\b(?:continued|cont['’]d\b|contd\b|cont\.|fortsetzung|suite\b)(?:\s+from\s+(?:the\s+)?previous\s+page)?|续|續|続き",

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gravityocr.pipeline.server_config import ServerConfig
-from gravityocr.pipeline.server_reply import ServerFaultError
+from gravityocr.pipeline.server.config import ServerConfig
+from gravityocr.pipeline.server.reply import ServerFaultError
 
 _ASIDE_AFTER = 3  # faults in a row: fewer may be a region's own
 _LONGEST_ASIDE_S = 30.0

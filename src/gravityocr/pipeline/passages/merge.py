@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gravityocr.pipeline.hyphens import join_at_hyphen, join_continued, join_like_sdk
 from gravityocr.pipeline.markdown import DROPPED
-from gravityocr.pipeline.merge_tables import GrowingTable
-from gravityocr.pipeline.parts import CONTINUED, Part, is_continued_caption
+from gravityocr.pipeline.passages.hyphens import join_at_hyphen, join_continued, join_like_sdk
+from gravityocr.pipeline.passages.merge_tables import GrowingTable
+from gravityocr.pipeline.passages.parts import CONTINUED, Part, is_continued_caption
 
 _FLOATS = frozenset({"figure", "table", "caption", "footnote", "aside"}) | DROPPED
 _BESIDE_TABLE = frozenset({"footnote", "aside"}) | DROPPED

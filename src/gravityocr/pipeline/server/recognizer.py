@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from gravityocr.document import Crop, Recognition
 from gravityocr.errors import GravityOCRError
 from gravityocr.image_size import n_image_tokens
-from gravityocr.pipeline.server_client import ServerClient
-from gravityocr.pipeline.server_config import ServerConfig, read_api_key, server_urls
-from gravityocr.pipeline.server_reply import sent_size
+from gravityocr.pipeline.server.client import ServerClient
+from gravityocr.pipeline.server.config import ServerConfig, read_api_key, server_urls
+from gravityocr.pipeline.server.reply import sent_size
 
 __all__ = ["ServerClosedError", "ServerConfig", "ServerRecognizer", "read_api_key", "server_urls"]
 

@@ -16,7 +16,7 @@ from PIL import Image
 from gravityocr.document import PlacedText
 from gravityocr.errors import InputError
 from gravityocr.pipeline.pixels import DECODER_ERRORS, INTACT, failure_text
-from gravityocr.pipeline.source_pdf_blank import blank_page_note, one_color
+from gravityocr.pipeline.sources.pdf_blank import blank_page_note, one_color
 from gravityocr.pipeline.text_layer import page_text
 
 PDF_ERRORS = (*DECODER_ERRORS, ctypes.ArgumentError)

@@ -9,9 +9,9 @@ import re
 from typing import Any
 
 from gravityocr.document import Document, Label, Page, Passage, Region
-from gravityocr.pipeline.export_captions import captions, is_note
-from gravityocr.pipeline.export_document import Export, Place, Places, mark_text, passages_by_page, picture_of
-from gravityocr.pipeline.export_tables import TableGrid, table_grid
+from gravityocr.pipeline.export.captions import captions, is_note
+from gravityocr.pipeline.export.document import Export, Place, Places, mark_text, passages_by_page, picture_of
+from gravityocr.pipeline.export.tables import TableGrid, table_grid
 
 _LABELS: dict[Label, str] = {
     "reference": "reference",

@@ -9,8 +9,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gravityocr.document import Label, Page, Region
 from gravityocr.errors import InputError
-from gravityocr.pipeline.export_document import Export
-from gravityocr.pipeline.export_files import make_folder, remove_file, whole_file
+from gravityocr.pipeline.export.document import Export
+from gravityocr.pipeline.export.files import make_folder, remove_file, whole_file
 
 _FOLDER = "layout"
 _NAME = re.compile(r"page\d+\.jpg")

@@ -18,8 +18,8 @@ import httpx
 from gravityocr import __version__
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.inputs import STDIN_NAME, InputFile, sniff, source_name, stdin_obstacle
-from gravityocr.pipeline.remote_addresses import Resolver, resolve
-from gravityocr.pipeline.remote_transport import CheckedBackend, CheckedTransport, Deadline
+from gravityocr.pipeline.sources.addresses import Resolver, resolve
+from gravityocr.pipeline.sources.transport import CheckedBackend, CheckedTransport, Deadline
 
 _CHUNK_BYTES = 1 << 16
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

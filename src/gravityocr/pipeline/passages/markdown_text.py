@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gravityocr.pipeline.loops import cut_like_sdk
 from gravityocr.pipeline.markdown import is_math
+from gravityocr.pipeline.passages.loops import cut_like_sdk
 
 Mends = frozenset[str]
 

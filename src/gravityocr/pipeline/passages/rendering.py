@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 
 from gravityocr.document import Passage, PassageKind
-from gravityocr.pipeline.formula_numbers import tagged
 from gravityocr.pipeline.markdown import escape, fenced, formula_block, table_block, text_block
-from gravityocr.pipeline.markdown_text import (
+from gravityocr.pipeline.passages.formula_numbers import tagged
+from gravityocr.pipeline.passages.markdown_text import (
     clean,
     heading,
     is_fenced,
@@ -17,8 +17,8 @@ from gravityocr.pipeline.markdown_text import (
     title_words,
     without_div,
 )
-from gravityocr.pipeline.merge_tables import close_table
-from gravityocr.pipeline.parts import Part
+from gravityocr.pipeline.passages.merge_tables import close_table
+from gravityocr.pipeline.passages.parts import Part
 
 _ITEM = re.compile(r"(?:-|\d{1,3}[.)])\s")
 _FENCE_LINE = re.compile(r"^(?:`{3,}|~{3,}).*$", re.MULTILINE)

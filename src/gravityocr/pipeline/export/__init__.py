@@ -1,0 +1,1 @@
+"""Documents to files, one module a format."""

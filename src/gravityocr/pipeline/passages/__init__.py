@@ -1,0 +1,1 @@
+"""From regions to the passages of a document."""

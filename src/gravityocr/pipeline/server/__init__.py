@@ -1,0 +1,1 @@
+"""Regions read by OpenAI-compatible servers."""
