@@ -47,19 +47,14 @@ Writer = Callable[[Export], list[Path]]
 class DocumentWriter:
     """Writes one document: pictures while its pages come, text at the end.
 
-    `assembly` is what the document's passages were put together with.
-
     *Raises*: ConfigError for an unknown format, InputError where the folder cannot be written.
     """
 
-    def __init__(
-        self, folder: Path, formats: Sequence[str] = DEFAULT_FORMATS, assembly: AssemblyConfig | None = None
-    ) -> None:
+    def __init__(self, folder: Path, formats: Sequence[str] = DEFAULT_FORMATS) -> None:
         unknown = [name for name in formats if name not in FORMATS]
         if unknown or not formats:
             raise ConfigError(f"format {', '.join(unknown) or '(none)'}: choose from {', '.join(FORMATS)}")
         self.folder = folder
-        self._assembly = assembly or AssemblyConfig()
         self.formats = tuple(dict.fromkeys(formats))
         self._pictures: dict[str, tuple[int, int]] = {}
         self._page_images: dict[int, Path] = {}
@@ -90,13 +85,14 @@ class DocumentWriter:
             bounded(image).save(stream, "JPEG", quality=_PAGE_QUALITY)
         self._page_images[page_index] = path
 
-    def finish(self, document: Document) -> list[Path]:
+    def finish(self, document: Document, assembly: AssemblyConfig | None = None) -> list[Path]:
         """Write the document in each format and return the files' paths; an earlier run's leftover pictures go.
 
+        `assembly` is what the document's passages were put together with.
         *Raises*: InputError that names each format which could not be written; the others are.
         """
         make_folder(self.folder)
-        export = Export(document, self.folder, self._pictures, self._page_images, self._assembly)
+        export = Export(document, self.folder, self._pictures, self._page_images, assembly or AssemblyConfig())
         written: dict[str, list[Path]] = {}
         failures: list[str] = []
         try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from gravityocr.document import Box, Label, Page, Region, Task
+from gravityocr.document import Box, Label, Page, Region, RegionStatus, Task
 from gravityocr.errors import InputError
 from gravityocr.pipeline.layout import TASKS
 from gravityocr.pipeline.passages.markdown_text import is_fenced
@@ -63,7 +63,15 @@ def _region(item: Any, place: int, where: str) -> Region:
     task: Task | None = TASKS[label]
     image = item.get("image_path")
     name = Path(image).name if isinstance(image, str) and image else None
-    return Region(place, label, native, task, _box(item.get("bbox_2d"), where), content, image=name)
+    status, error = _outcome(item)
+    return Region(place, label, native, task, _box(item.get("bbox_2d"), where), content, status, error, image=name)
+
+
+def _outcome(item: dict[str, Any]) -> tuple[RegionStatus, str | None]:
+    """Return what our own export adds; the SDK writes no such keys, and what it wrote was read."""
+    status, error = item.get("status"), item.get("error")
+    known: RegionStatus = next((one for one in get_args(RegionStatus) if one == status), "ok")
+    return known, error if isinstance(error, str) else None
 
 
 def _written_label(content: str, native: str) -> tuple[Label, str]:

@@ -203,7 +203,7 @@ class Run:
         error: GravityOCRError | None = None
         if entry.writer is not None and document.pages:
             try:
-                outputs = entry.writer.finish(document)
+                outputs = entry.writer.finish(document, config.assembly)
             except GravityOCRError as failure:
                 error = failure
         report = FileReport(

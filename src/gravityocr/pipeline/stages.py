@@ -93,11 +93,12 @@ def plan(work: PageWork, detector: LayoutDetector, tasks: frozenset[str], config
         if region.task is None or region.status == "skipped":
             continue
         try:
-            crop = cut_out(source.image, region.box, config.crop)
+            crop = cut_out(source.image, region.box, config.crop, region.polygon)
         except InputError as error:
             work.regions[place] = replace(region, status="skipped", error=str(error))
             continue
-        work.crops.append(Crop(crop.image, region.task, words_in(source.words, crop.shown, crop.padding)))
+        words = crop.scaled(words_in(source.words, crop.shown, crop.padding))
+        work.crops.append(Crop(crop.image, region.task, words))
         work.places.append(place)
 
 
