@@ -69,8 +69,16 @@ class GravityOCR:
         """Parse one PDF or image file, or a URL; what fails is told by the document's status and error.
 
         `pages` chooses pages, 1-based: `"1-5,8"`.
+        *Raises*: TypeError for what is no path, URL or "-", and ConfigError for `pages` that are none.
         """
-        ranges = PageRanges.parse(pages) if pages else None
+        if not isinstance(path, (str, Path)):
+            raise TypeError(
+                f'parse wants a path, a URL or "-" for stdin, not {type(path).__name__}: save a picture or bytes to a '
+                "file first, or hand the picture of one region to recognize"
+            )
+        if pages is not None and not isinstance(pages, str):
+            raise TypeError(f'pages is {pages!r}: write text such as "1-5,8", from 1')
+        ranges = None if pages is None else PageRanges.parse(pages)
         return convert(path, self.engine, self.detector, self.config, pages=ranges, on_page=on_page,
                        save_image=save_image)  # fmt: skip
 

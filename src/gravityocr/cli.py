@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import traceback
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -15,12 +16,22 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from gravityocr import __version__
+from gravityocr.commands.streams import settle_streams, visible, visible_lines
 from gravityocr.errors import CheckpointError, ConfigError, GravityOCRError
 
 INTERRUPTED = 130
 
-# Modules of gravityocr.commands.
-COMMANDS = ("parse", "recognize", "train", "rl", "data", "score", "bench", "checkpoint")
+# Modules of gravityocr.commands, with what --help says of each: importing them all would take seconds.
+COMMANDS = {
+    "parse": "Turn PDFs and images into Markdown, JSON and other formats, one folder per input.",
+    "recognize": "Read crops of regions (not whole pages) and print their text.",
+    "train": "Train, or go on where the run's folder stopped.",
+    "rl": "Mine prompts and train with rewards, or go on where the run's folder stopped.",
+    "data": "Get training samples, choose among them, and look at them.",
+    "score": "Score predictions as the official scorers do, and faster.",
+    "bench": "Measure speed and identity.",
+    "checkpoint": "Convert, check, describe and publish checkpoints.",
+}
 
 
 class Commands(TyperGroup):
@@ -31,11 +42,26 @@ class Commands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; an unknown name has all of them imported, for typer to suggest one."""
-        for name in (cmd_name,) if cmd_name in COMMANDS else COMMANDS:
-            if name not in self.commands:
-                self.commands[name] = _import_command(name)
-        return self.commands.get(cmd_name)
+        """Return a command, None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = _import_command(cmd_name)
+        return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command to run; an unknown name gets the nearest one suggested."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of {', '.join(COMMANDS)}."
+            ctx.fail(f"No such command '{visible(name)}'. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands for --help, without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 def _import_command(name: str) -> Any:
@@ -76,6 +102,7 @@ def root(
 
 def main() -> None:
     """Run the command line; whatever goes wrong becomes one line on stderr and an exit code."""
+    settle_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # File names need not be text; what stdout cannot encode is written as JSON's own escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -104,7 +131,7 @@ def _run(flags: dict[str, bool]) -> int:
     except Exception as error:
         what = (str(error).strip() or "no message").splitlines()[0]
         return _tell(f"internal error: {type(error).__name__}: {what}; please report it (see --debug)", 1, flags)
-    if code == INTERRUPTED:
+    if code == INTERRUPTED and not flags.get("told"):
         typer.echo("interrupted", err=True)
     return code
 
@@ -121,7 +148,7 @@ def _command(flags: dict[str, bool]) -> int:
 def _tell(line: str, code: int, flags: dict[str, bool]) -> int:
     if flags.get("debug"):
         traceback.print_exc()
-    typer.echo(line, err=True)
+    typer.echo(visible_lines(line), err=True)
     return code
 
 

@@ -21,6 +21,8 @@ from gravityocr.errors import ConfigError
 
 T = TypeVar("T")
 NONE_WORD = "none"
+_MOST_BITS = 1000  # of an integer: a float can hold it, and it can be printed
+_LONGEST_SHOWN = 120  # characters of a value in a message
 
 
 def load_config(cls: type[T], path: str | Path | None = None, overrides: Sequence[str] = ()) -> T:
@@ -33,10 +35,15 @@ def load_config(cls: type[T], path: str | Path | None = None, overrides: Sequenc
     *Raises*: ConfigError for a file that cannot be read, an unknown key (with the nearest known one), a
     missing one, and a value of the wrong type or one that the dataclass itself refuses (ValueError).
     """
-    table = _read_toml(Path(path)) if path is not None else {}
-    for override in overrides:
-        table = _merge(table, _override_table(override))
-    return _build(cls, table, None, str(path) if path is not None else cls.__name__)
+    where = str(path) if path is not None else cls.__name__
+    try:
+        table = _read_toml(Path(path)) if path is not None else {}
+        for override in overrides:
+            table = _merge(table, _override_table(override))
+        return _build(cls, table, None, where)
+    except RecursionError as error:
+        given = where if not overrides else f"{where}, --set {_shown(', '.join(overrides))}"
+        raise ConfigError(f"{given}: is nested too deeply; no setting needs more than a few levels") from error
 
 
 def dump_config(cfg: object) -> str:
@@ -45,9 +52,7 @@ def dump_config(cfg: object) -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def check_numbers(
-    config: object, section: str, optional: Collection[str] = (), **limits: tuple[float, float]
-) -> None:
+def check_numbers(config: object, section: str, optional: Collection[str] = (), **limits: tuple[float, float]) -> None:
     """Check that fields are numbers within closed limits: integers where the limits are, tuples item by item.
 
     *Raises*: ConfigError naming `section` and the field; one in `optional` may be None.
@@ -77,6 +82,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise ConfigError(f"{path}: holds a number that cannot be read ({error}); write a smaller one") from error
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ class _Typed:
 def _override_table(override: str) -> dict[str, Any]:
     name, equals, text = override.partition("=")
     keys = [key.strip() for key in name.split(".")]
-    where = f"--set {override}"
+    where = f"--set {_shown(override)}"
     if not equals or not all(keys):
         raise ConfigError(f"{where}: is not of the form section.key=value")
     parsed = _toml_value(text.strip())
@@ -103,10 +110,15 @@ def _override_table(override: str) -> dict[str, Any]:
     return value
 
 
+def _shown(value: str) -> str:
+    """Return a text as a message shows it: only its head, where it is long."""
+    return value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}... ({len(value)} characters)"
+
+
 def _toml_value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, an integer of thousands of digits, thousands of brackets
         return text
     return parsed["value"] if len(parsed) == 1 else text
 
@@ -163,6 +175,8 @@ def _convert(hint: Any, value: Any, current: Any, where: str, key: str) -> Any:
     """Check `value` against the type `hint`; `current` is what a table is merged over."""
     if isinstance(value, _Typed):
         return _convert_typed(hint, value, current, key)
+    if type(value) is int and value.bit_length() > _MOST_BITS:
+        raise ConfigError(f"{where}: '{key}' is an integer of {value.bit_length()} bits; write a smaller one")
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Union or origin is UnionType:
         return _convert_union(arguments, value, current, where, key)
@@ -171,7 +185,7 @@ def _convert(hint: Any, value: Any, current: Any, where: str, key: str) -> Any:
             return value
         choices = [str(choice) for choice in arguments]
         raise ConfigError(
-            f"{where}: '{key}' is {value!r}{_suggestion(str(value), choices)} (one of {', '.join(choices)})"
+            f"{where}: '{key}' is {_shown(repr(value))}{_suggestion(str(value), choices)} (one of {', '.join(choices)})"
         )
     if origin is tuple and isinstance(value, (list, tuple)):
         return _convert_tuple(arguments, value, where, key)
@@ -189,7 +203,7 @@ def _convert(hint: Any, value: Any, current: Any, where: str, key: str) -> Any:
         return Path(value)
     if hint is Any or (hint in (str, int, float, bool) and type(value) is hint):
         return value
-    raise ConfigError(f"{where}: '{key}' must be {_describe(hint)}, not {value!r}")
+    raise ConfigError(f"{where}: '{key}' must be {_describe(hint)}, not {_shown(repr(value))}")
 
 
 def _convert_typed(hint: Any, value: _Typed, current: Any, key: str) -> Any:
@@ -225,7 +239,7 @@ def _convert_union(arguments: tuple[Any, ...], value: Any, current: Any, where: 
             if len(members) == 1:
                 raise  # the only candidate says best what is wrong
     described = _describe(Union[arguments])  # noqa: UP007 (a union of what is only known here)
-    raise ConfigError(f"{where}: '{key}' must be {described}, not {value!r}")
+    raise ConfigError(f"{where}: '{key}' must be {described}, not {_shown(repr(value))}")
 
 
 def _convert_tuple(arguments: tuple[Any, ...], value: Sequence[Any], where: str, key: str) -> tuple[Any, ...]:

@@ -122,7 +122,7 @@ def test_a_dozen_bad_inputs_and_three_good_ones(tmp_path: Path, started: Any) ->
     assert list(statuses) == [str(path) for path in mixed]
     for path in bad:
         assert statuses[str(path)]["status"] == "failed" and path.name in statuses[str(path)]["error"]
-        assert path.name in err.rpartition("input(s):")[2]  # the closing summary names it
+        assert path.name in err.rpartition("inputs:")[2]  # the closing summary names it
     for number, path in enumerate(good):
         assert statuses[str(path)]["status"] == "ok" and statuses[str(path)]["n_pages"] == 1
         assert f"words of number {number}" in (tmp_path / f"out/good{number}/good{number}.md").read_text("utf-8")
@@ -213,7 +213,7 @@ def test_a_signal_stops_at_once_and_what_is_finished_stays(
     files = [page(tmp_path / f"{number:02d}.png", number % 5) for number in range(24)]
     command = (*files, "-o", tmp_path / "out", *through(slow_server), "--set", "server.n_parallel=2", "--json")
     run = started(*command)
-    run.until("wrote")
+    run.until(" -> ")
     stopped = time.monotonic()
     run.process.send_signal(signum)
     found, out, err = run.end()
@@ -232,7 +232,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, started: Any, slow_se
     command = (*files, "-o", tmp_path / "out", *through(slow_server), "--set", "server.n_parallel=2")
     run = started(*command)
     for _ in range(6):
-        run.until("wrote")
+        run.until(" -> ")
     run.process.kill()
     run.end()
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.md")}

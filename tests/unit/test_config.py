@@ -132,9 +132,7 @@ def test_the_field_decides_how_an_override_is_read(override: str, name: str, exp
         ("n_steps = ", ["not valid TOML"]),
     ],
 )
-def test_a_wrong_file_names_itself_the_key_and_the_remedy(
-    tmp_path: Path, toml: str, words: list[str]
-) -> None:
+def test_a_wrong_file_names_itself_the_key_and_the_remedy(tmp_path: Path, toml: str, words: list[str]) -> None:
     path = write(tmp_path, toml)
     with pytest.raises(ConfigError) as caught:
         load_config(Run, path)
@@ -170,9 +168,7 @@ def test_required_fields_may_come_from_the_file_and_the_overrides_together(tmp_p
         load_config(Needy, path)
 
 
-@pytest.mark.parametrize(
-    "make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_bytes(b"\xff")]
-)
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_bytes(b"\xff")])
 def test_an_unreadable_file_is_a_config_error(tmp_path: Path, make) -> None:
     path = tmp_path / "x.toml"
     make(path)
@@ -242,9 +238,7 @@ runs = st.builds(
     stop=st.none() | st.integers(),
     widths=st.lists(st.integers()).map(tuple),
     sources=st.lists(st.builds(Source, texts, st.floats(allow_nan=False))).map(tuple),
-    shares=st.dictionaries(texts, st.floats(allow_nan=False)).map(
-        lambda more: {"text": 0.5, "table": 0.5} | more
-    ),
+    shares=st.dictionaries(texts, st.floats(allow_nan=False)).map(lambda more: {"text": 0.5, "table": 0.5} | more),
     optimiser=optimisers,
     vision=optimisers,
 )
@@ -260,3 +254,31 @@ def test_whatever_is_dumped_reads_back_equal(tmp_path_factory, config: Run) -> N
 def test_nan_reads_back() -> None:
     text = dump_config(Source("x", math.nan))
     assert math.isnan(tomllib.loads(text)["share"])
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "n_steps=" + "9" * 5000,
+        "n_steps=0x" + "f" * 5000,
+        "optimiser.lr=1" + "0" * 400,
+        "optimiser.lr=" + "[" * 3000,
+        "optimiser.lr=" + "[" * 3000 + "]" * 3000,
+        "optimiser=" + "{a=" * 3000,
+        "optimiser=" + "{a=" * 300 + "1" + "}" * 300,
+        ".".join("a" * 3000) + "=1",
+    ],
+)
+def test_long_and_deep_values_are_usage_errors_of_readable_length(override: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(Run, overrides=[override])
+    assert len(str(caught.value)) < 1000
+    with pytest.raises(ConfigError):
+        load_config(Run, overrides=[override, override])
+
+
+@pytest.mark.parametrize("text", ["n_steps = " + "9" * 5000, "widths = " + "[" * 3000, "optimiser = " + "{a=" * 3000])
+def test_long_and_deep_files_are_usage_errors(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"run\.toml"):
+        load_config(Run, tmp_path / "run.toml")

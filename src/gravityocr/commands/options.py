@@ -13,8 +13,12 @@ from gravityocr.errors import ConfigError
 if TYPE_CHECKING:
     from gravityocr.decoding.prompts import DecodeMode
 
+# What decoding and the engine know, without the torch that comes with them: tests compare.
+DECODE_MODES: tuple[DecodeMode, ...] = ("self-spec", "ar", "diffusion")
+DRAFTS = ("auto", "diffusion", "text-layer", "none")
+
 # Lines in a file or a pipe are never wrapped: paths in them must stay whole.
-console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 1000)
+console = Console(stderr=True, highlight=False, width=None if sys.stderr is not None and sys.stderr.isatty() else 1000)
 
 Checkpoint = Annotated[str, typer.Option(help="'nano' (embedded) or a checkpoint folder.")]
 Decode = Annotated[str, typer.Option(help="self-spec, ar or diffusion.")]
@@ -58,8 +62,7 @@ def decode_mode(name: str) -> DecodeMode:
 
     *Raises*: ConfigError for an unknown one.
     """
-    from gravityocr.decoding.prompts import DECODE_MODES  # torch comes with it, which `parse --server` never needs
-
-    if name not in DECODE_MODES:
-        raise ConfigError(f"--decode {name!r} is unknown; choose one of {', '.join(DECODE_MODES)}")
-    return name
+    for mode in DECODE_MODES:
+        if name == mode:
+            return mode
+    raise ConfigError(f"--decode {name!r} is unknown; choose one of {', '.join(DECODE_MODES)}")

@@ -11,6 +11,7 @@ from gravityocr.commands.parse_run import run
 
 
 def parse(
+    ctx: typer.Context,
     inputs: parse_options.Inputs,
     out: parse_options.Out = None,
     pages: parse_options.Pages = None,
@@ -30,6 +31,7 @@ def parse(
     reference: parse_options.Reference = None,
     dpi: parse_options.Dpi = None,
     password: parse_options.Password = None,
+    password_file: parse_options.PasswordFile = None,
     text_format: parse_options.TextFormat = "auto",
     no_merge: parse_options.NoMerge = False,
     keep_furniture: parse_options.KeepFurniture = False,
@@ -47,6 +49,9 @@ def parse(
     as_json: options.Json = False,
 ) -> None:
     """Turn PDFs and images into Markdown, JSON and other formats, one folder per input."""
-    code = run(ParseOptions(**locals()))
+    given = locals()
+    obj = given.pop("ctx").ensure_object(dict)
+    code = run(ParseOptions(**given))
+    obj["told"] = code > 2  # why a signal ended it, so that nobody says it again
     if code:
         raise typer.Exit(code)

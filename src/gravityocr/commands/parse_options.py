@@ -13,7 +13,10 @@ from gravityocr.pipeline.layout_choice import LAYOUTS
 
 Inputs = Annotated[list[str], typer.Argument(help="Files, folders, globs, http(s) URLs, or - for stdin.")]
 Out = Annotated[str | None, typer.Option("--out", "-o", help="Output folder.")]
-Pages = Annotated[str | None, typer.Option(help="Pages, 1-based: 1-5,8.")]
+Pages = Annotated[
+    str | None,
+    typer.Option(help="Pages, 1-based: 1-5,8 or 3-. An input that has none of them fails; a picture has page 1."),
+]
 MaxPages = Annotated[int | None, typer.Option(help="Read at most so many pages of each input.")]
 Format = Annotated[str, typer.Option(help=f"One or more, with commas: {', '.join(FORMATS)}.")]
 MaxTokens = Annotated[int | None, typer.Option(help="Most tokens per piece, 512; with --server per region, 8192.")]
@@ -24,7 +27,8 @@ Reference = Annotated[
     str | None, typer.Option(help="hOCR or ALTO file of the input's pages to draft from, not its text layer.")
 ]
 Dpi = Annotated[float | None, typer.Option(help="Resolution at which PDF pages are rendered: 200.")]
-Password = Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")]
+Password = Annotated[str | None, typer.Option(help="Password of encrypted PDFs; other users may see it.")]
+PasswordFile = Annotated[str | None, typer.Option(help="File that holds that password on its only line.")]
 TextFormat = Annotated[
     str, typer.Option(help="What the model writes: plain, markdown, or auto (the checkpoint's; servers: markdown).")
 ]
@@ -74,6 +78,7 @@ class ParseOptions:
     reference: str | None = None
     dpi: float | None = None
     password: str | None = None
+    password_file: str | None = None
     text_format: str = "auto"
     no_merge: bool = False
     keep_furniture: bool = False

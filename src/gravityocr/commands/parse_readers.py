@@ -8,16 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from PIL import Image
+
 from gravityocr.api import EngineFactory, GravityOCR
 from gravityocr.commands.parse_options import ParseOptions
 from gravityocr.commands.parse_settings import ParseSettings
+from gravityocr.document import Crop, Recognition
+from gravityocr.errors import GravityOCRError, InputError
 from gravityocr.pipeline.convert import PipelineConfig, n_pages_of
 from gravityocr.pipeline.inputs import InputFile
-from gravityocr.pipeline.layout import LayoutDetector
+from gravityocr.pipeline.layout import LayoutBox, LayoutDetector
 from gravityocr.pipeline.layout_choice import build_detector
 from gravityocr.pipeline.recognizer import Recognizer
 from gravityocr.pipeline.server.recognizer import ServerRecognizer
 from gravityocr.pipeline.source import PageRanges
+from gravityocr.pipeline.sources.kinds import sniff
 from gravityocr.pipeline.worker_pool import WorkerPool
 
 MOST_WORKERS = 16  # beyond it, one layout stage cannot feed them
@@ -35,6 +40,31 @@ class Reader:
     detector: LayoutDetector
     n_parallel: int = 1
     text_format: str | None = None
+
+
+class NoReader:
+    """Stands where nothing is read: no input can be opened."""
+
+    tasks: frozenset[str] = frozenset()
+
+    def recognize(self, crops: Sequence[Crop]) -> list[Recognition]:
+        """Fail: an input that could not be opened can be, meanwhile."""
+        raise GravityOCRError("it could not be opened when the run began; parse it again")
+
+    def detect(self, image: Image.Image) -> list[LayoutBox]:
+        """Fail in the same way."""
+        raise GravityOCRError("it could not be opened when the run began; parse it again")
+
+
+def obstacle_of(item: InputFile) -> str | None:
+    """Say why an input cannot be read, as far as its first bytes tell; None where it may."""
+    if item.error is not None or item.origin != "file":
+        return item.error
+    try:
+        sniff(item.path, item.name)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 @contextmanager
@@ -69,7 +99,7 @@ def _detector(asked: ParseOptions, settings: ParseSettings) -> LayoutDetector:
     # one thread, whoever reads: what is found must not depend on it
     n_threads = asked.threads or 1
     return build_detector(
-        asked.layout, model=asked.layout_model, device=asked.device, n_threads=n_threads,
+        settings.layout, model=asked.layout_model, device=asked.device, n_threads=n_threads,
         config=settings.config.layout_v3,
     )  # fmt: skip
 

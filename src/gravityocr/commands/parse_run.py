@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import sys
@@ -16,13 +17,14 @@ import typer
 from gravityocr.api import with_text_format
 from gravityocr.commands.options import console
 from gravityocr.commands.parse_options import ParseOptions
-from gravityocr.commands.parse_progress import Progress
-from gravityocr.commands.parse_readers import open_reader
+from gravityocr.commands.parse_progress import Progress, counted, failure_line
+from gravityocr.commands.parse_readers import NoReader, Reader, obstacle_of, open_reader
 from gravityocr.commands.parse_settings import ParseSettings, check_reference, resolve
 from gravityocr.document import Document
-from gravityocr.pipeline.convert import PipelineConfig, n_pages_of
+from gravityocr.errors import InputError
+from gravityocr.pipeline.convert import n_pages_of
 from gravityocr.pipeline.exports import OutputFolders, printable
-from gravityocr.pipeline.inputs import InputFile, collect_inputs
+from gravityocr.pipeline.inputs import FoundInputs, find_inputs
 from gravityocr.pipeline.markdown import comment
 from gravityocr.pipeline.runs import FileReport, Run, RunPlan
 
@@ -44,17 +46,14 @@ def run(asked: ParseOptions) -> int:
     """
     settings = resolve(asked)
     folders = OutputFolders(asked.out) if asked.out is not None else None
-    items = collect_inputs(asked.inputs)
-    check_reference(asked, settings, len(items))
-    plan = RunPlan(
-        folders, asked.formats, settings.pages, asked.fail_fast, asked.resume, settings.on_record(asked)
-    )  # fmt: skip
+    found = find_inputs(asked.inputs, asked.out)
+    check_reference(asked, settings, len(found.items))
     reports: list[FileReport] = []
     try:
         with _stoppable():
-            _work(asked, settings, items, plan, reports)
+            _work(asked, settings, found, folders, reports)
     except StoppedError as stop:
-        _tell_stopped(stop, asked, len(items), reports)
+        _tell_stopped(stop, asked, len(found.items), reports)
         return stop.code
     n_failed = sum(report.is_failure for report in reports)
     if asked.as_json:
@@ -66,28 +65,51 @@ def run(asked: ParseOptions) -> int:
 
 
 def _work(
-    asked: ParseOptions, settings: ParseSettings, items: Sequence[InputFile], plan: RunPlan, reports: list[FileReport]
-) -> None:
-    """Do the run; `reports` grows with each input, so that it is known how far it came."""
-    run = Run(items, plan)
-    config: PipelineConfig = settings.config
-    n_pages = sum(n_pages_of(item, config, settings.pages) for item in run.to_do) if console.is_terminal else 0
-    with Progress(console, len(items), n_pages, config.text_check) as progress:
-        if not run.to_do:
-            for report in run.left_alone:
-                progress.finished(report)
-                reports.append(report)
-        else:
-            with open_reader(asked, settings, run.to_do) as reader:
-                config = with_text_format(config, settings.text_format or reader.text_format)
-                done = run.reports(reader.recognizer, reader.detector, config, progress, reader.n_parallel)
-                with closing(done):
-                    for report, document in done:
-                        if asked.stdout and document is not None:
-                            _print_document(document, named=len(items) > 1)
-                        progress.finished(report)
-                        reports.append(report)
-    progress.summarize(reports)
+    asked: ParseOptions, settings: ParseSettings, found: FoundInputs, folders: OutputFolders | None,
+    reports: list[FileReport],
+) -> None:  # fmt: skip
+    """Do the run; `reports` grows with each input, so that it is known how far it came.
+
+    What cannot be read is told before anything is loaded, and where that is all there is, nothing is.
+    """
+    items, config = found.items, settings.config
+    with Progress(console, len(items), 0, config.text_check) as progress:
+        for note in found.notes:
+            progress.note(note)
+        obstacles = [(item, obstacle_of(item)) for item in items]
+        for item, obstacle in obstacles:
+            if obstacle is not None:
+                progress.unreadable(item.name, obstacle)
+        loads = any(obstacle is None for _, obstacle in obstacles)
+        record = settings.on_record(asked) if loads else {}
+        plan = RunPlan(folders, asked.formats, settings.pages, asked.fail_fast, asked.resume, record)
+        with Run(items, plan) as run:
+            if progress.is_live and loads:
+                progress.expect(sum(n_pages_of(item, config, settings.pages) for item in run.to_do))
+            if not run.to_do:
+                for report in run.left_alone:
+                    progress.finished(report)
+                    reports.append(report)
+            elif loads:
+                with open_reader(asked, settings, run.to_do) as reader:
+                    _go_through(run, reader, asked, settings, progress, reports)
+            else:
+                _go_through(run, Reader(NoReader(), NoReader()), asked, settings, progress, reports)
+    progress.summarize(reports, asked.out)
+
+
+def _go_through(
+    run: Run, reader: Reader, asked: ParseOptions, settings: ParseSettings, progress: Progress,
+    reports: list[FileReport],
+) -> None:  # fmt: skip
+    config = with_text_format(settings.config, settings.text_format or reader.text_format)
+    done = run.reports(reader.recognizer, reader.detector, config, progress, reader.n_parallel)
+    with closing(done):
+        for report, document in done:
+            if asked.stdout:
+                _print_document(report, document, named=progress.n_files > 1)
+            progress.finished(report)
+            reports.append(report)
 
 
 @contextmanager
@@ -111,14 +133,19 @@ def _stoppable() -> Iterator[None]:
 
 
 def _tell_stopped(stop: StoppedError, asked: ParseOptions, n_inputs: int, reports: Sequence[FileReport]) -> None:
-    how = "the same command with --resume goes on" if asked.out is not None else "nothing is kept with --stdout"
-    console.print(f"stopped by {stop}: {len(reports)} of {n_inputs} inputs are done; {how}", markup=False)
+    how = "the same command with --resume goes on" if asked.out is not None else "what was printed is whole"
+    done = f"{len(reports)} of {counted(n_inputs, 'input')} {'is' if n_inputs == 1 else 'are'} done"
+    console.print(f"stopped by {stop}: {done}; {how}", markup=False)
 
 
-def _print_document(document: Document, named: bool) -> None:
+def _print_document(report: FileReport, document: Document | None, named: bool) -> None:
+    """Print a document's Markdown; a comment tells of one that there is nothing of."""
     if named:
-        _echo(f"<!-- {comment(document.source)} -->\n")
-    _echo(document.markdown)
+        _echo(f"<!-- {comment(report.file)} -->\n")
+    if document is not None and document.pages:
+        _echo(document.markdown)
+    else:
+        _echo(f"<!-- {comment(failure_line(report))} -->\n")
 
 
 def _text_layer(reports: Sequence[FileReport]) -> dict[str, Any]:
@@ -131,8 +158,17 @@ def _text_layer(reports: Sequence[FileReport]) -> dict[str, Any]:
 
 
 def _echo(text: str) -> None:
-    """Print on stdout, whatever its encoding holds."""
-    typer.echo(printable(text, sys.stdout.encoding or "utf-8"))
+    """Print on stdout, whatever its encoding holds.
+
+    *Raises*: InputError where stdout takes nothing; BrokenPipeError where its reader has gone.
+    """
+    try:
+        typer.echo(printable(text, sys.stdout.encoding or "utf-8"))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = "it is closed" if error.errno == errno.EBADF else error.strerror
+        raise InputError(f"stdout: cannot be written ({why}); let it lead to a file or a program") from error
 
 
 def _holds_unicode() -> bool:

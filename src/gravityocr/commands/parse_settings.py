@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ from gravityocr import __version__
 from gravityocr.commands import options
 from gravityocr.commands.parse_options import ParseOptions
 from gravityocr.config import load_config
-from gravityocr.errors import ConfigError
+from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.convert import PipelineConfig
 from gravityocr.pipeline.exports import DocumentWriter
+from gravityocr.pipeline.layout_choice import layout_name
 from gravityocr.pipeline.layout_v3_config import V3Config
 from gravityocr.pipeline.manifest import flat_settings
 from gravityocr.pipeline.server.config import ServerConfig, read_api_key, server_urls
@@ -27,9 +29,14 @@ _MAX_TOKENS = 512
 _OF_AN_ENGINE = (
     "checkpoint", "decode", "draft", "draft_head", "block_size", "dtype", "threads", "reference", "workers",
 )  # fmt: skip
+_LONGEST_PASSWORD = 1024  # bytes
+_NAMES = {"max_pages": "run.max_pages", "dpi": "source.dpi", "max_tokens": "server.max_tokens"}  # by option
 _OF_SERVERS = ("server_model", "server_key_file")
 # What changes how fast the same output comes.
-_NEUTRAL = frozenset({"run.n_ahead", "server.n_parallel", "server.timeout_s", "server.connect_timeout_s"})
+_NEUTRAL = frozenset({
+    "run.n_ahead", "server.n_parallel", "server.timeout_s", "server.connect_timeout_s", "source.page_timeout_s",
+    "source.pdf_memory_mb",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,19 +49,32 @@ class ParseConfig(PipelineConfig):
 
 @dataclass(frozen=True)
 class ParseSettings:
-    """All that a run needs, checked: `engine` is None and `urls` are there where servers read."""
+    """All that a run needs, checked: `urls` are there where servers read, and none where a checkpoint does."""
 
+    asked: ParseOptions
     config: ParseConfig
     pages: PageRanges | None
-    engine: EngineConfig | None
     urls: tuple[str, ...]
     n_workers: int | None
     text_format: str | None
 
+    @cached_property
+    def engine(self) -> EngineConfig | None:
+        """Return how the engine decodes, None where servers read. Torch comes with it: it is made when it is needed.
+
+        *Raises*: ConfigError for a number out of range.
+        """
+        return None if self.urls else _engine_config(self.asked)
+
+    @cached_property
+    def layout(self) -> str:
+        """Return the name of the detector, the one that `auto` takes here for `auto`."""
+        return layout_name(self.asked.layout, self.asked.layout_model)
+
     def on_record(self, asked: ParseOptions) -> dict[str, Any]:
         """Return all that the output depends on, as one table of dotted names."""
         table: dict[str, Any] = {
-            "version": __version__, "formats": asked.formats, "pages": asked.pages, "detector": asked.layout,
+            "version": __version__, "formats": asked.formats, "pages": asked.pages, "detector": self.layout,
             "detector_model": asked.layout_model, "text_format": self.text_format,
         }  # fmt: skip
         config = {one.name: getattr(self.config, one.name) for one in fields(self.config)}
@@ -93,39 +113,53 @@ def resolve(asked: ParseOptions) -> ParseSettings:
     if asked.text_format not in ("auto", "plain", "markdown"):
         raise ConfigError(f"--text-format {asked.text_format!r} is unknown; choose auto, plain or markdown")
     config = load_config(ParseConfig, asked.config, asked.overrides)
-    engine: EngineConfig | None = None
     urls: tuple[str, ...] = ()
-    drafts_from_text = False
     if asked.server is None:
         asked.refuse(_OF_SERVERS, "goes with --server")
-        engine = _engine_config(asked)
-        drafts_from_text = engine.decode == "self-spec" and engine.draft in ("auto", "text-layer")
+        _check_decoding(asked)
     else:
         asked.refuse(_OF_AN_ENGINE, "has no use with --server: the server's model reads")
         urls = server_urls(asked.server)
-    config = _with_options(config, asked, drafts_from_text)
+    try:
+        config = _with_options(config, asked)
+    except ConfigError as error:
+        raise ConfigError(_as_typed(str(error), asked)) from error
+    if config.layout_v3 != V3Config() and layout_name(asked.layout, asked.layout_model) != "pp-doclayout-v3":
+        raise ConfigError(
+            f"layout_v3 settings are PP-DocLayoutV3's, and --layout {asked.layout} takes another detector here; "
+            "leave them out, or choose --layout pp-doclayout-v3"
+        )
     own = None if asked.text_format == "auto" else asked.text_format
     if own is None and (_sets_text_format(asked) or asked.server is not None):
         own = config.assembly.text_format if _sets_text_format(asked) else "markdown"
     pages = None if asked.pages is None else PageRanges.parse(asked.pages)
-    return ParseSettings(config, pages, engine, urls, _n_workers(asked.workers), own)
+    return ParseSettings(asked, config, pages, urls, _n_workers(asked.workers), own)
 
 
 def _engine_config(asked: ParseOptions) -> EngineConfig:
-    """Check the options of decoding. Torch comes with the engine, and no client of servers needs it.
+    """Make the engine's settings."""
+    from gravityocr.engine.engine import EngineConfig
 
-    *Raises*: ConfigError for an unknown source of drafts, or one that the decode mode has no use for.
+    head, mode = options.draft_head(asked.draft_head), options.decode_mode(asked.decode)
+    most = _MAX_TOKENS if asked.max_tokens is None else asked.max_tokens
+    return EngineConfig(mode, asked.block_size, most, draft_head=head, draft=asked.draft)  # type: ignore[arg-type]
+
+
+def _check_decoding(asked: ParseOptions) -> None:
+    """Check the options of decoding by name.
+
+    *Raises*: ConfigError for an unknown mode or source of drafts, or one that the decode mode has no use for.
     """
-    from gravityocr.engine.engine import DRAFTS, EngineConfig
-
-    head = options.draft_head(asked.draft_head)
+    options.draft_head(asked.draft_head)
     mode, draft = options.decode_mode(asked.decode), asked.draft
-    if draft not in DRAFTS:
-        raise ConfigError(f"--draft {draft!r} is unknown; choose one of {', '.join(DRAFTS)}")
+    if draft not in options.DRAFTS:
+        raise ConfigError(f"--draft {draft!r} is unknown; choose one of {', '.join(options.DRAFTS)}")
     if mode != "self-spec" and draft != "auto" and (mode, draft) != ("ar", "none"):
         raise ConfigError(f"--draft {draft} goes with --decode self-spec only: leave out --draft or --decode {mode}")
-    most = _MAX_TOKENS if asked.max_tokens is None else asked.max_tokens
-    return EngineConfig(mode, asked.block_size, most, draft_head=head, draft=draft)
+
+
+def _drafts_from_text(asked: ParseOptions) -> bool:
+    return asked.server is None and asked.decode == "self-spec" and asked.draft in ("auto", "text-layer")
 
 
 def check_reference(asked: ParseOptions, settings: ParseSettings, n_inputs: int) -> None:
@@ -133,26 +167,54 @@ def check_reference(asked: ParseOptions, settings: ParseSettings, n_inputs: int)
 
     *Raises*: ConfigError where it has no use; InputError where it cannot be read.
     """
-    if asked.reference is None:
+    reference = settings.config.source.reference
+    if reference is None:
         return
-    if not settings.config.source.text_layer or asked.verify_text_layer:
+    if asked.server is not None:
+        raise ConfigError("source.reference has no use with --server: the server's model reads")
+    if not _drafts_from_text(asked) or settings.config.run.verify_text_layer:
         raise ConfigError(
             "--reference needs --decode self-spec and --draft auto or text-layer, without --verify-text-layer: "
             "nothing else uses it"
         )
     if n_inputs != 1:
         raise ConfigError(f"--reference tells of one document, and {n_inputs} inputs were found: parse that one alone")
-    read_known_pages(asked.reference)
+    read_known_pages(reference)
 
 
-def _with_options(config: ParseConfig, asked: ParseOptions, drafts_from_text: bool) -> ParseConfig:
+def _password(asked: ParseOptions, config: ParseConfig) -> str | None:
+    if asked.password_file is None:
+        return config.source.password if asked.password is None else asked.password
+    if asked.password is not None:
+        raise ConfigError("--password and --password-file are two answers to one question; give one")
+    try:
+        with Path(asked.password_file).open("rb") as file:
+            raw = file.read(_LONGEST_PASSWORD + 3)
+    except OSError as error:
+        what = f"cannot be read ({error.strerror}); name a file that holds the password"
+        raise InputError(f"{asked.password_file}: {what}") from error
+    lines = raw.decode("utf-8", errors="replace").removeprefix("\ufeff").splitlines()
+    if len(lines) != 1 or not lines[0] or len(raw) > _LONGEST_PASSWORD or "\ufffd" in lines[0]:
+        raise InputError(f"{asked.password_file}: holds no password; write it on its only line, as UTF-8 text")
+    return lines[0]
+
+
+def _as_typed(message: str, asked: ParseOptions) -> str:
+    """Name the option that a message is about, where it was given as one."""
+    for option, name in _NAMES.items():
+        if getattr(asked, option) is not None and message.startswith(f"{name} is "):
+            return f"--{option.replace('_', '-')}{message.removeprefix(name)}"
+    return message
+
+
+def _with_options(config: ParseConfig, asked: ParseOptions) -> ParseConfig:
     """Lay what the command line says by options of their own over what it sets by name."""
     source, run, server = config.source, config.run, config.server
-    text_layer = source.text_layer or drafts_from_text or asked.verify_text_layer or run.verify_text_layer
+    text_layer = source.text_layer or _drafts_from_text(asked) or asked.verify_text_layer or run.verify_text_layer
     source = replace(
         source,
         dpi=source.dpi if asked.dpi is None else asked.dpi,
-        password=asked.password if asked.password is not None else source.password,
+        password=_password(asked, config),
         text_layer=text_layer,
         reference=asked.reference or source.reference,
     )

@@ -268,11 +268,16 @@ def _selection_notes(n_pages: int, pages: PageRanges | None, limit: int | None) 
     notes = []
     beyond = pages.beyond(n_pages) if pages else None
     if beyond:
-        notes.append(f"has {n_pages} page(s), so --pages {beyond} gave nothing")
+        notes.append(f"has {_pages_text(n_pages)}, so --pages {beyond} gave nothing")
     n_left_out = _n_chosen(n_pages, pages, None) - _n_chosen(n_pages, pages, limit)
     if n_left_out:
-        notes.append(f"has {n_pages} page(s): the last {n_left_out} chosen ones were left out (--max-pages {limit})")
+        left_out = "the last chosen one was" if n_left_out == 1 else f"the last {n_left_out} chosen ones were"
+        notes.append(f"has {_pages_text(n_pages)}: {left_out} left out (--max-pages {limit})")
     return notes
+
+
+def _pages_text(n_pages: int) -> str:
+    return "1 page" if n_pages == 1 else f"{n_pages} pages"
 
 
 def _file_error(name: str, failure: Exception) -> str:

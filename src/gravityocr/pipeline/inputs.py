@@ -3,79 +3,31 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import re
-import stat
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
-from urllib.parse import SplitResult, unquote, urlsplit
 
 from gravityocr.errors import InputError
+from gravityocr.pipeline.export.folders import is_document_folder
+from gravityocr.pipeline.manifest import MANIFEST_NAME
+from gravityocr.pipeline.sources.kinds import ALL_SUFFIXES, WHAT_IS_READ, obstacle_of, sniff
+from gravityocr.pipeline.sources.kinds import Kind as Kind
+from gravityocr.pipeline.sources.names import (
+    STDIN,
+    STDIN_NAME,
+    Origin,
+    is_nearly_url,
+    origin_of,
+    source_identity,
+    source_name,
+    split_url,
+)  # fmt: skip
+from gravityocr.pipeline.sources.names import source_stem as source_stem
 
-Kind = Literal["pdf", "png", "jpeg", "tiff", "gif", "bmp", "webp", "jp2", "avif", "heic"]
-Origin = Literal["file", "url", "stdin"]
-
-STDIN = "-"
-STDIN_NAME = "<stdin>"
-WHAT_IS_READ = "PDF, PNG, JPEG, TIFF, GIF, BMP, WebP, JPEG 2000, AVIF and HEIC are read"
-
-_SUFFIXES: dict[Kind, tuple[str, ...]] = {
-    "pdf": (".pdf",),
-    "png": (".png", ".apng"),
-    "jpeg": (".jpg", ".jpeg", ".jpe", ".jfif"),
-    "tiff": (".tif", ".tiff"),
-    "gif": (".gif",),
-    "bmp": (".bmp", ".dib"),
-    "webp": (".webp",),
-    "jp2": (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
-    "avif": (".avif", ".avifs"),
-    "heic": (".heic", ".heics", ".heif", ".heifs", ".hif"),
-}
-_ALL_SUFFIXES = frozenset(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
-_HEAD_BYTES = 1024  # readers accept a PDF header anywhere in the first kilobyte
-_TAIL_BYTES = 2048
-_BMP_HEADERS = frozenset({12, 16, 40, 52, 56, 64, 108, 124})  # sizes of the known bitmap info headers
-_BEFORE_PDF = b" \t\r\n\f\0\xef\xbb\xbf"
-_SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"\xff\xd8\xff", "jpeg"),
-    (b"II*\x00", "tiff"),
-    (b"MM\x00*", "tiff"),
-    (b"II+\x00", "tiff"),
-    (b"MM\x00+", "tiff"),
-    (b"GIF87a", "gif"),
-    (b"GIF89a", "gif"),
-    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jp2"),  # the boxed file
-    (b"\xff\x4f\xff\x51", "jp2"),  # the bare codestream
-)
-# Brands of ISO base media files (ISO/IEC 23008-12, AV1 Image File Format). AVIF comes first: it names mif1 too.
-_BRANDS: tuple[tuple[frozenset[bytes], Kind], ...] = (
-    (frozenset({b"avif", b"avis"}), "avif"),
-    (frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}), "heic"),
-)
-# What people hand by mistake most often; matched in the lower-cased head without leading space.
-_MISTAKEN: tuple[tuple[bytes, str], ...] = (
-    (b"<!doctype html", "a web page"),
-    (b"<html", "a web page"),
-    (b"<svg", "an SVG drawing"),
-    (b"<?xml", "an XML file"),
-    (b"pk\x03\x04", "a ZIP archive or an Office document"),
-    (b"\xd0\xcf\x11\xe0", "an old Office document"),
-    (b"{\\rtf", "an RTF document"),
-    (b"%!ps", "a PostScript document"),
-    (b"at&tform", "a DjVu document"),
-    (b"\x00\x00\x00\x0cjxl ", "a JPEG XL image"),
-    (b"\xff\x0a", "a JPEG XL image"),
-    (b"8bps", "a Photoshop image"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself"),
-)
-_URL = re.compile(r"https?://", re.IGNORECASE)
-_OTHER_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
-_DIGEST_QUERY = re.compile(r"query=[0-9a-f]{8}")
+_OTHER_SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -96,157 +48,12 @@ class InputFile:
         return source_name(self.path)
 
 
-def origin_of(source: str | Path) -> Origin:
-    """Tell what a handed text means: a file, a URL or stdin."""
-    text = str(source)
-    if text in (STDIN, STDIN_NAME):
-        return "stdin"
-    return "url" if _URL.match(text) else "file"
+@dataclass
+class FoundInputs:
+    """The inputs that handed paths stand for, and what is to be told of the search: one line each."""
 
-
-def source_name(source: str | Path) -> str:
-    """Return the name of an input that may be printed and kept: a path as it is, a URL without its secrets.
-
-    User name, password, query and fragment of a URL go; eight digits of a digest stand for the query, so that
-    two documents of one path stay two. A name is its own name.
-    """
-    text = str(source)
-    origin = origin_of(text)
-    if origin == "stdin":
-        return STDIN_NAME
-    if origin == "file":
-        return text
-    parts = _split(text)
-    if parts is None:
-        return text.split("://", 1)[0].lower() + "://(not readable)"
-    query = parts.query
-    if query and not _DIGEST_QUERY.fullmatch(query):
-        query = f"query={hashlib.sha256(_encoded(query)).hexdigest()[:8]}"
-    path = parts.path or "/"
-    return f"{parts.scheme}://{_host_and_port(parts)}{path}" + (f"?{query}" if query else "")
-
-
-def source_stem(source: str | Path) -> str:
-    """Return the name of an input's outputs: a path's stem, a URL's last part or host, `stdin`.
-
-    Of a URL only the suffix of a kind that is read is dropped: `.12345` of an arXiv address is none. The text
-    holds no separator, but it may be long, or all dots.
-    """
-    origin = origin_of(source)
-    if origin == "stdin":
-        return "stdin"
-    if origin == "file":
-        return Path(source).stem
-    parts = _split(str(source))
-    if parts is None:
-        return "url"
-    last = re.split(r"[/\\]", unquote(parts.path.rstrip("/")))[-1]
-    stem, suffix = os.path.splitext(last)
-    kept = stem if suffix.lower() in _ALL_SUFFIXES else last
-    return re.sub(r"[\x00-\x1f\x7f<>:\"|?*]", "_", kept).strip() or str(parts.hostname)
-
-
-def source_identity(source: str | Path) -> str:
-    """Return what makes an input the same one as before: a file's real path, a URL's name, or stdin's.
-
-    It holds no secret and may be written into outputs: `source_identity(source_name(x)) == source_identity(x)`.
-    """
-    return os.path.realpath(source) if origin_of(source) == "file" else source_name(source)
-
-
-def _split(url: str) -> SplitResult | None:
-    """Split a URL; None for one without a host or with a port that is none."""
-    try:
-        parts = urlsplit(url)
-        return parts if parts.hostname and (parts.port or 0) >= 0 else None
-    except ValueError:
-        return None
-
-
-def _host_and_port(parts: SplitResult) -> str:
-    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    return host if parts.port in (None, usual) else f"{host}:{parts.port}"
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def sniff(path: str | Path, name: str | None = None) -> Kind:
-    """Tell a file's kind by its content; errors call it `name` where it has one other than its path.
-
-    *Raises*: InputError for what is missing, unreadable, empty, unknown or no regular file.
-    """
-    name = str(path) if name is None else name
-    obstacle = _obstacle(path)
-    if obstacle:
-        raise InputError(f"{name}: {obstacle}")
-    try:
-        with open(path, "rb") as stream:
-            head = stream.read(_HEAD_BYTES)
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
-            tail = stream.read(_TAIL_BYTES)
-    except OSError as error:
-        raise InputError(f"{name}: cannot be opened ({error.strerror}); check its permissions") from error
-    if not head:
-        raise InputError(f"{name}: is empty (0 bytes); hand a complete file")
-    kind = _kind_of(head, tail)
-    if kind is None:
-        raise InputError(
-            f"{name}: is neither a PDF nor an image, whatever its name says{_looks_like(head)}; {WHAT_IS_READ}"
-        )
-    return kind
-
-
-def _obstacle(path: str | Path) -> str | None:
-    """Say why a path is no file to read, with the remedy: opening a pipe, for one, would wait for ever."""
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        if os.path.islink(path):
-            return f"is a link to {os.readlink(path)}, which is missing; hand the file itself"
-        return "no such file or folder; check the path"
-    except OSError as error:
-        return f"cannot be read ({error.strerror}); check the path and its permissions"
-    except ValueError as error:  # a zero byte, or text that no file name can hold
-        return f"is no path ({error}); check it"
-    if stat.S_ISDIR(mode):
-        return "is a folder; hand its files"
-    if not stat.S_ISREG(mode):
-        return "is a pipe, socket or device; hand a file"
-    return None
-
-
-def _kind_of(head: bytes, tail: bytes) -> Kind | None:
-    for signature, kind in _SIGNATURES:
-        if head.startswith(signature):
-            return kind
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "webp"
-    if head[4:8] == b"ftyp":
-        return _media_kind(head)
-    # two letters are no proof: the size of the header that follows is one of a few
-    if head[:2] == b"BM" and int.from_bytes(head[14:18], "little") in _BMP_HEADERS:
-        return "bmp"
-    before, mark, _ = head.partition(b"%PDF-")
-    # text may well speak of the header; behind other bytes it takes the end of a PDF as well
-    return "pdf" if mark and (not before.strip(_BEFORE_PDF) or b"startxref" in tail) else None
-
-
-def _media_kind(head: bytes) -> Kind | None:
-    """The major brand and, behind a version number, the compatible ones, as far as the box goes."""
-    end = min(int.from_bytes(head[:4], "big"), len(head))
-    brands = {head[8:12], *(head[at : at + 4] for at in range(16, end - 3, 4))}
-    return next((kind for known, kind in _BRANDS if brands & known), None)
-
-
-def _looks_like(head: bytes) -> str:
-    text = head.lstrip(b" \t\r\n\xef\xbb\xbf").lower()
-    what = next((name for mark, name in _MISTAKEN if text.startswith(mark)), None)
-    if what is None and head[4:8] == b"ftyp":
-        what = "a video"
-    return f" (it looks like {what})" if what else ""
+    items: list[InputFile] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def stdin_obstacle() -> str | None:
@@ -258,28 +65,35 @@ def stdin_obstacle() -> str | None:
     return None
 
 
-def collect_inputs(paths: Sequence[str | Path]) -> list[InputFile]:
+def find_inputs(paths: Sequence[str | Path], exclude: str | Path | None = None) -> FoundInputs:
     """Expand files, folders, globs, URLs and `-`, in the order handed, each input once; nothing is fetched yet.
 
-    A path that gives nothing becomes an `InputFile` with an error, so that the others still run.
+    A path that gives nothing becomes an `InputFile` with an error, so that the others still run. Where folders are
+    searched and globs expanded, what runs wrote is left out: the folder `exclude`, folders with the record of a run,
+    and folders of documents. Files and folders that are handed by name are read wherever they are.
     """
-    found: list[InputFile] = []
+    found = FoundInputs()
     seen: set[str] = set()
     for path in paths:
         try:
-            files = expand_input(path)
+            files = _expanded(path, found.notes, exclude)
         except InputError as error:
-            found.append(InputFile(str(path), str(error), origin_of(path)))
+            found.items.append(InputFile(str(path), str(error), origin_of(path)))
             continue
         for file in files:
             identity = source_identity(file.path)
             if identity not in seen:
                 seen.add(identity)
-                found.append(file)
+                found.items.append(file)
             elif file.origin == "stdin":
                 what = f"{STDIN_NAME}: holds one document and was handed twice; hand '-' once"
-                found.append(InputFile(file.path, what, "stdin"))
+                found.items.append(InputFile(file.path, what, "stdin"))
     return found
+
+
+def collect_inputs(paths: Sequence[str | Path], exclude: str | Path | None = None) -> list[InputFile]:
+    """Return the inputs of `find_inputs` alone."""
+    return find_inputs(paths, exclude).items
 
 
 def expand_input(path: str | Path) -> list[InputFile]:
@@ -291,12 +105,16 @@ def expand_input(path: str | Path) -> list[InputFile]:
     *Raises*: InputError for no path, a missing one, a folder without documents, a glob without a match, a URL
     that is none, a terminal as stdin.
     """
+    return _expanded(path, [], None)
+
+
+def _expanded(path: str | Path, notes: list[str], exclude: str | Path | None) -> list[InputFile]:
     text = str(path)
     if not text:
         raise InputError("'': is no path; hand a file, a folder ('.' for this one) or a glob")
     origin = origin_of(text)
     if origin == "url":
-        if _split(text) is None:
+        if split_url(text) is None:
             raise InputError(f"{source_name(text)}: is no URL of a document; write https://HOST/PATH")
         return [InputFile(text, origin="url")]
     if text == STDIN:
@@ -304,47 +122,108 @@ def expand_input(path: str | Path) -> list[InputFile]:
         if wrong:
             raise InputError(wrong)
         return [InputFile(text, origin="stdin")]
-    obstacle = _obstacle(path)
+    obstacle = obstacle_of(path)
     if obstacle is None:
         return [InputFile(text)]
     if os.path.isdir(text):
-        return _documents_of(Path(path))
+        return _Search(exclude).folder(Path(path), notes)
     scheme = _OTHER_SCHEME.match(text)
-    if scheme:
+    if scheme and is_nearly_url(text) and not scheme[1].lower().startswith("http"):
         raise InputError(f"{scheme[1]}://...: only http:// and https:// are fetched; hand such a URL, or a file")
     if not os.path.lexists(text) and glob.has_magic(text):
-        matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
-        files = [_input_file(match) for match in matches if not os.path.isdir(match)]
-        if files:
-            return files
-        raise InputError(f"{text}: no file matches this pattern; check it")
+        return _Search(exclude).pattern(text, notes)
+    if is_nearly_url(text):
+        raise InputError(f"{source_name(text)}: is no URL of a document; write https://HOST/PATH, without a blank")
     raise InputError(f"{text}: {obstacle}")
 
 
 def _input_file(path: Path) -> InputFile:
-    obstacle = _obstacle(path)
+    obstacle = obstacle_of(path)
     return InputFile(str(path), f"{path}: {obstacle}" if obstacle else None)
 
 
-def _documents_of(folder: Path) -> list[InputFile]:
-    """A file counts by its content or by its name, so that a broken .pdf is reported, not passed over."""
-    unlisted: list[OSError] = []
-    found: list[Path] = []
-    for parent, folders, names in os.walk(folder, onerror=unlisted.append):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        paths = [Path(parent, name) for name in names if not name.startswith(".")]
-        found += [path for path in paths if _counts_as_document(path)]
-    files = {path: _input_file(path) for path in found}
-    for error in unlisted:
-        what = f"{error.filename}: cannot be listed ({error.strerror}); check its permissions"
-        files[Path(error.filename)] = InputFile(str(error.filename), what)
-    if not files:
-        raise InputError(f"{folder}: holds no document; {WHAT_IS_READ}")
-    return [files[path] for path in sorted(files)]
+class _Search:
+    """A search for documents that passes over what runs wrote."""
+
+    def __init__(self, exclude: str | Path | None) -> None:
+        self._exclude = os.path.realpath(exclude) if exclude is not None and str(exclude) else None
+        self._known: dict[Path, bool] = {}
+        self._left_out: list[Path] = []
+
+    def folder(self, root: Path, notes: list[str]) -> list[InputFile]:
+        """A file counts by its content or by its name, so that a broken .pdf is reported, not passed over."""
+        unlisted: list[OSError] = []
+        found: list[Path] = []
+        links: list[str] = []
+        n_others = 0
+        for parent, folders, names in os.walk(root, onerror=unlisted.append):
+            visible = sorted(name for name in folders if not name.startswith("."))
+            links += [str(Path(parent, name)) for name in visible if os.path.islink(Path(parent, name))]
+            folders[:] = [name for name in visible if not self._is_output(Path(parent, name))]
+            paths = [Path(parent, name) for name in names if not name.startswith(".")]
+            documents = [path for path in paths if _counts_as_document(path)]
+            found += documents
+            n_others += len(paths) - len(documents)
+        files = {path: _input_file(path) for path in found}
+        for error in unlisted:
+            what = f"{error.filename}: cannot be listed ({error.strerror}); check its permissions"
+            files[Path(error.filename)] = InputFile(str(error.filename), what)
+        mine = list(self._told(root))
+        if links:
+            mine.append(f"{root}: {_counted(len(links), 'link')} to folders not followed: {_listed(links)}")
+        if n_others:
+            mine.append(f"{root}: {_counted(n_others, 'file')} passed over, being no PDF and no image")
+        if not files:
+            raise InputError("; ".join([f"{root}: holds no document", *mine, WHAT_IS_READ]))
+        notes += mine
+        return [files[path] for path in sorted(files)]
+
+    def pattern(self, text: str, notes: list[str]) -> list[InputFile]:
+        """Return the files that a glob matches, but what runs wrote below the folders that it names."""
+        named = 0
+        parts = Path(text).parts
+        while named < len(parts) and not glob.has_magic(parts[named]):
+            named += 1
+        matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
+        paths = [path for path in matches if not os.path.isdir(path)]
+        files = [_input_file(path) for path in paths if not self._below_output(path, named)]
+        mine = list(self._told(text))
+        if len(paths) < len(matches) and "**" not in text:
+            n_folders = len(matches) - len(paths)
+            mine.append(f"{text}: {_counted(n_folders, 'folder')} matched and not searched; hand folders by name")
+        if not files:
+            raise InputError("; ".join([f"{text}: no file matches this pattern", *mine, "check it"]))
+        notes += mine
+        return files
+
+    def _below_output(self, path: Path, n_named: int) -> bool:
+        folders = [parent for parent in reversed(path.parents) if len(parent.parts) > n_named]
+        return any(self._is_output(folder) for folder in folders)
+
+    def _is_output(self, folder: Path) -> bool:
+        if folder not in self._known:
+            ours = os.path.realpath(folder) == self._exclude or os.path.lexists(folder / MANIFEST_NAME)
+            self._known[folder] = ours or is_document_folder(folder)
+            if self._known[folder]:
+                self._left_out.append(folder)
+        return self._known[folder]
+
+    def _told(self, where: str | Path) -> Iterator[str]:
+        if self._left_out:
+            names = [str(folder) for folder in self._left_out]
+            yield f"{where}: {_counted(len(names), 'folder')} of outputs left out: {_listed(names)}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def _counts_as_document(path: Path) -> bool:
-    if path.suffix.lower() in _ALL_SUFFIXES:
+    if path.suffix.lower() in ALL_SUFFIXES:
         return True
     try:
         sniff(path)

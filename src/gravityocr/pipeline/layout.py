@@ -2,59 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
 from PIL import Image, ImageOps
 
-from gravityocr.document import Box, Label, Polygon, Task
+from gravityocr.document import Box
 from gravityocr.errors import ConfigError
-from gravityocr.pipeline.ink import InkMap, ink_map
+from gravityocr.pipeline.ink import ink_map
+from gravityocr.pipeline.layout_box import (
+    LINE,
+    TASKS,
+    Edges,
+    LayoutBox,
+    areas,
+    as_one,
+    edges,
+    intersections,
+    moved,
+    sides,
+)
+from gravityocr.pipeline.layout_furniture import believed
+from gravityocr.pipeline.layout_uncovered import grown, with_uncovered
 
-TASKS: dict[Label, Task | None] = {
-    "doc_title": "text",
-    "title": "text",
-    "text": "text",
-    "list": "text",
-    "reference": "text",
-    "caption": "text",
-    "footnote": "text",
-    "aside": "text",
-    "code": "text",
-    "formula_number": "text",
-    "header": "text",
-    "footer": "text",
-    "page_number": "text",
-    "table": "table",
-    "formula": "formula",
-    "figure": None,
-    "logo": None,
-}
-"""The task that each label is read with; None is kept as an image."""
+__all__ = [
+    "TASKS",
+    "LayoutBox",
+    "LayoutConfig",
+    "LayoutDetector",
+    "WholePage",
+    "clamped",
+    "detector_name",
+    "find_regions",
+    "is_trusted",
+    "merge_boxes",
+]
 
 _TALLEST_TITLE = 0.15  # of the page's height: above it, a "title" is a paragraph in large print
-_HEADER = 0.13  # of the page's height: a header ends above it, a footer begins below
 _SHARED = 0.3  # of the smaller text box
 _SURE_FIGURE = 0.85  # share of a figure's crop that a second look must call figure again
-_ACROSS, _DOWN = 0.02, 0.006  # gaps of a page's width, height over which cut-off text is given back
-_LINE = 0.025  # of the page's height: no single line of text is taller
-_MARGIN = 0.08  # of the page's height, top and bottom: where page numbers stand
-
-
-@dataclass(frozen=True)
-class LayoutBox:
-    """One detected region: where it is, what it is in our words and in the detector's, how sure it is.
-
-    `order` is its place in the detector's own reading order and `polygon` its outline in pixels, where there is one.
-    """
-
-    box: Box
-    label: Label
-    native_label: str
-    score: float = 1.0
-    order: int | None = None
-    polygon: Polygon = ()
 
 
 class LayoutDetector(Protocol):
@@ -120,10 +109,10 @@ def find_regions(image: Image.Image, detector: LayoutDetector, config: LayoutCon
     if not boxes:
         bounds = ink.bounds()
         return [LayoutBox(bounds, "text", "uncovered", 0.0)] if bounds is not None else []
-    boxes = [_grown(item, ink, boxes, image.size) for item in boxes]
+    boxes = grown(boxes, ink, image.size)
     if config.find_uncovered:
-        boxes = _with_uncovered(boxes, ink, image.size)
-    return boxes
+        boxes = with_uncovered(boxes, ink, image.size)
+    return boxes if is_trusted(detector) else believed(boxes, image.size)
 
 
 def detector_name(detector: LayoutDetector) -> str:
@@ -137,78 +126,95 @@ def is_trusted(detector: LayoutDetector) -> bool:
 
 
 def clamped(boxes: Sequence[LayoutBox], size_px: tuple[int, int]) -> list[LayoutBox]:
-    """Return the boxes' parts on the page; those without area, off the page or not numbers are dropped."""
-    found = [(item, item.box.clamp(size_px)) for item in boxes]
-    return [item if box == item.box else _moved(item, box) for item, box in found if box is not None]
+    """Return the boxes' parts on the page; those without area, off the page or not numbers are dropped.
 
-
-def _moved(item: LayoutBox, box: Box) -> LayoutBox:
-    """Return the region with another box; its outline does not go with that one."""
-    return replace(item, box=box, polygon=())
-
-
-def _one(first: LayoutBox, second: LayoutBox, box: Box) -> LayoutBox:
-    """Return `first` with the box of both, at the place in reading order of the earlier."""
-    orders = [item.order for item in (first, second) if item.order is not None]
-    return replace(_moved(first, box), order=min(orders, default=None))
+    A score that is no number is 0.
+    """
+    sure = [item if math.isfinite(item.score) else replace(item, score=0.0) for item in boxes]
+    found = [(item, item.box.clamp(size_px)) for item in sure]
+    return [item if box == item.box else moved(item, box) for item, box in found if box is not None]
 
 
 def merge_boxes(boxes: Sequence[LayoutBox], size_px: tuple[int, int], config: LayoutConfig) -> list[LayoutBox]:
     """Clamp boxes to the page and drop those that repeat another one, the surer or the wider staying."""
-    usable = [replace(item, label=_checked_label(item.label, item.box, size_px[1])) for item in clamped(boxes, size_px)]
+    usable = [_checked_title(item, size_px[1]) for item in clamped(boxes, size_px)]
     usable.sort(key=lambda item: (-item.score, item.box.y0, item.box.x0, item.box.x1))
     kept: list[LayoutBox] = []
+    rows = np.zeros((len(usable), 4))
     for item in usable:
-        twins = [k for k, other in enumerate(kept) if item.box.iou(other.box) >= config.duplicate_iou]
-        if not twins:
+        twins = _iou(item.box, rows[: len(kept)]) >= config.duplicate_iou
+        place = int(twins.argmax()) if twins.any() else len(kept)
+        if place == len(kept):
             kept.append(item)
-        elif _is_formula(item, kept[twins[0]], size_px[1]):
-            kept[twins[0]] = item
-    kept = [item for item in kept if not _wraps(item, kept, config)]
-    kept = [item for item in kept if not any(_nested(item, other, config) for other in kept)]
-    return _joined(kept)
+        elif _is_formula(item, kept[place], size_px[1]):
+            kept[place] = item
+        rows[place] = sides(kept[place].box)
+    kept = _without(kept, _wraps, config)
+    return _joined(_without(kept, _is_nested, config))
+
+
+def _checked_title(item: LayoutBox, page_height: int) -> LayoutBox:
+    """Call text what is too tall for a title."""
+    tall = item.label == "title" and item.box.height > _TALLEST_TITLE * page_height
+    return replace(item, label="text") if tall else item
+
+
+def _iou(box: Box, boxes: Edges) -> Edges:
+    both = intersections(box, boxes)
+    union = box.area + areas(boxes) - both
+    return np.asarray(both / np.where(union > 0, union, 1.0))
 
 
 def _is_formula(item: LayoutBox, twin: LayoutBox, page_height: int) -> bool:
     """Tell whether a block that may be text or a formula is the latter: probable, and too tall for one line."""
     probable = item.label == "formula" and item.score >= 0.5 and TASKS[twin.label] == "text"
-    return probable and item.box.height > _LINE * page_height
+    return probable and item.box.height > LINE * page_height
 
 
-def _checked_label(label: Label, box: Box, page_height: int) -> Label:
-    """Call text what is too tall for a title or too far inside the page for a header or footer."""
-    inside_page = box.y1 > _HEADER * page_height and box.y0 < (1 - _HEADER) * page_height
-    tall = box.height > _TALLEST_TITLE * page_height
-    return "text" if (label == "title" and tall) or (label in ("header", "footer") and inside_page) else label
+Superfluous = Callable[[LayoutBox, Edges, Edges, LayoutConfig], bool]
+
+
+def _without(boxes: list[LayoutBox], superfluous: Superfluous, config: LayoutConfig) -> list[LayoutBox]:
+    """Return the regions that are not superfluous beside all the others."""
+    rows = edges(boxes)
+    sizes = areas(rows)
+    return [item for item in boxes if not superfluous(item, rows, sizes, config)]
+
+
+def _wraps(item: LayoutBox, boxes: Edges, sizes: Edges, config: LayoutConfig) -> bool:
+    """Tell whether two or more boxes fill a text box: they say the same, more finely."""
+    if TASKS[item.label] != "text":
+        return False
+    shared = intersections(item.box, boxes)
+    parts = (sizes < item.box.area) & (shared / sizes >= config.nested_share)
+    return int(parts.sum()) > 1 and float(shared[parts].sum()) > 0.6 * item.box.area
+
+
+def _is_nested(item: LayoutBox, boxes: Edges, sizes: Edges, config: LayoutConfig) -> bool:
+    shared = intersections(item.box, boxes)
+    return bool(((sizes > item.box.area) & (shared / item.box.area >= config.nested_share)).any())
 
 
 def _joined(boxes: list[LayoutBox]) -> list[LayoutBox]:
     """Make one region of text boxes that share lines: apart, those lines would be read twice."""
     result: list[LayoutBox] = []
+    rows, texts = np.zeros((len(boxes), 4)), np.zeros(len(boxes), dtype=bool)
     for item in boxes:
-        for place, other in enumerate(result):
-            shared = item.box.intersection(other.box)
-            both = item.box.union(other.box)
-            is_text = TASKS[item.label] == "text" == TASKS[other.label]
-            filled = item.box.area + other.box.area - shared
-            if is_text and shared > _SHARED * min(item.box.area, other.box.area) and filled > 0.85 * both.area:
-                result[place] = _one(other, item, both)
-                break
+        others = rows[: len(result)]
+        shared, sizes = intersections(item.box, others), areas(others)
+        low = np.minimum(others[:, :2], (item.box.x0, item.box.y0))
+        high = np.maximum(others[:, 2:], (item.box.x1, item.box.y1))
+        filled = item.box.area + sizes - shared > 0.85 * (high - low).prod(axis=1)
+        fits = (shared > _SHARED * np.minimum(item.box.area, sizes)) & filled & texts[: len(result)]
+        place = len(result)
+        if TASKS[item.label] == "text" and fits.any():
+            place = int(fits.argmax())
+            result[place] = as_one(result[place], item, result[place].box.union(item.box))
         else:
             result.append(item)
+            texts[place] = TASKS[item.label] == "text"
+        rows[place] = sides(result[place].box)
     return result
-
-
-def _wraps(item: LayoutBox, boxes: Sequence[LayoutBox], config: LayoutConfig) -> bool:
-    """Tell whether two or more boxes fill a text box: they say the same, more finely."""
-    if TASKS[item.label] != "text":
-        return False
-    parts = [other.box for other in boxes if _nested(other, item, config)]
-    return len(parts) > 1 and sum(part.intersection(item.box) for part in parts) > 0.6 * item.box.area
-
-
-def _nested(item: LayoutBox, other: LayoutBox, config: LayoutConfig) -> bool:
-    return other.box.area > item.box.area and item.box.inside(other.box) >= config.nested_share
 
 
 def _look_again(
@@ -226,123 +232,23 @@ def _look_again(
         found = detector.detect(crop)
         whole = Box(0.0, 0.0, float(crop.width), float(crop.height))
         text = [part for part in found if part.label != "figure"]
-        if not text or any(whole.inside(part.box) > _SURE_FIGURE for part in found if part not in text):
+        if not text or any(whole.inside(part.box) > _SURE_FIGURE for part in found if part.label == "figure"):
             result.append(item)
             continue
+        rows = edges(text)
         # an inner figure around several text boxes is the same mistake again; its text is found as uncovered
-        inner = [part for part in found if part in text or sum(_nested(t, part, config) for t in text) < 2]
+        inner = [part for part in found if part.label != "figure" or _n_nested(rows, part, config) < 2]
         # their order is that of the crop, which says nothing about the page's
         result += [replace(_shifted(part, x0, y0), order=None) for part in inner]
     return result
 
 
+def _n_nested(boxes: Edges, outer: LayoutBox, config: LayoutConfig) -> int:
+    """Return how many of the boxes lie in another one."""
+    sizes, shared = areas(boxes), intersections(outer.box, boxes)
+    return int(((sizes < outer.box.area) & (shared / sizes >= config.nested_share)).sum())
+
+
 def _shifted(item: LayoutBox, dx: float, dy: float) -> LayoutBox:
     box = Box(item.box.x0 + dx, item.box.y0 + dy, item.box.x1 + dx, item.box.y1 + dy)
     return replace(item, box=box, polygon=tuple((x + dx, y + dy) for x, y in item.polygon))
-
-
-def _grown(item: LayoutBox, ink: InkMap, boxes: Sequence[LayoutBox], size_px: tuple[int, int]) -> LayoutBox:
-    if TASKS[item.label] is None:
-        return item
-    box = ink.grown(item.box).clamp(size_px) or item.box
-    if item.polygon and _hardly_more(box, item.box, ink.scale):
-        return item  # no stroke was cut, so the outline may stay
-    return item if box == item.box or _runs_into(box, item, boxes) else _moved(item, box)
-
-
-def _hardly_more(box: Box, inner: Box, slack_px: float) -> bool:
-    """Tell whether a grown box is only its inner one on the raster of the ink map."""
-    gains = (inner.x0 - box.x0, inner.y0 - box.y0, box.x1 - inner.x1, box.y1 - inner.y1)
-    return max(gains) < slack_px
-
-
-def _runs_into(box: Box, item: LayoutBox, boxes: Sequence[LayoutBox]) -> bool:
-    """Tell whether `box` in the place of `item` would take ground from another region."""
-    slack = 0.1 * (box.area - item.box.area)
-    return any(
-        box.intersection(other.box) - item.box.intersection(other.box) > slack for other in boxes if other is not item
-    )
-
-
-def _with_uncovered(boxes: list[LayoutBox], ink: InkMap, size_px: tuple[int, int]) -> list[LayoutBox]:
-    """Give each uncovered block to the region that it was cut from; what is left becomes regions."""
-    given = list(boxes)
-    blocks = ink.uncovered([item.box for item in boxes])
-    while True:
-        # a block may reach its region only after the block between them has joined it
-        rest = [block for block in blocks if not _give(block, given, size_px)]
-        if len(rest) == len(blocks):
-            break
-        blocks = rest
-    found: list[LayoutBox] = []
-    for block in blocks:
-        if _give(block, found, size_px):
-            continue
-        label: Label = "text" if ink.lined(block) else "figure"
-        if _like_page_number(block, boxes, size_px):
-            label = "page_number"
-        found.append(LayoutBox(block.clamp(size_px) or block, label, "uncovered", 0.0))
-    return given + _stacked(found, size_px)
-
-
-def _stacked(found: list[LayoutBox], size_px: tuple[int, int]) -> list[LayoutBox]:
-    """Join widely spaced lines that stand one below the other into paragraphs."""
-    result: list[LayoutBox] = []
-    for item in sorted(found, key=lambda item: (item.box.y0, item.box.x0)):
-        for place, above in enumerate(result):
-            if item.label == "text" == above.label and _next_line(above.box, item.box, size_px):
-                result[place] = _one(above, item, above.box.union(item.box))
-                break
-        else:
-            result.append(item)
-    return result
-
-
-def _next_line(above: Box, below: Box, size_px: tuple[int, int]) -> bool:
-    gap = below.y0 - above.y1
-    close = -_DOWN * size_px[1] <= gap <= min(above.height, below.height, _LINE * size_px[1])
-    level = abs(above.x0 - below.x0) <= 0.03 * size_px[0]
-    return close and level and below.height <= _LINE * size_px[1]
-
-
-def _give(block: Box, boxes: list[LayoutBox], size_px: tuple[int, int]) -> bool:
-    """Let the region that the block continues take it in; tell whether there is one."""
-    home = _home(block, boxes, size_px)
-    if home is not None:
-        boxes[boxes.index(home)] = _moved(home, home.box.union(block))
-    return home is not None
-
-
-def _home(block: Box, boxes: Sequence[LayoutBox], size_px: tuple[int, int]) -> LayoutBox | None:
-    """Return the nearest region that the block continues: along its lines, or by one line up or down."""
-    best: tuple[float, LayoutBox] | None = None
-    for item in boxes:
-        if TASKS[item.label] is None or item.label == "formula":
-            continue
-        across = max(item.box.x0 - block.x1, block.x0 - item.box.x1, 0.0) / size_px[0]
-        down = max(item.box.y0 - block.y1, block.y0 - item.box.y1, 0.0) / size_px[1]
-        same_lines = Box(item.box.x0, block.y0, item.box.x1, block.y1).intersection(item.box)
-        beside = across <= _ACROSS and same_lines > 0.6 * block.height * item.box.width
-        same_column = Box(block.x0, item.box.y0, block.x1, item.box.y1).intersection(item.box)
-        one_line = block.height <= _LINE * size_px[1]
-        # a line above or below a table is its caption or note, to be read as text
-        below = (
-            item.label != "table" and down <= _DOWN and one_line and same_column > 0.9 * block.width * item.box.height
-        )
-        if not (beside or below) or _runs_into(item.box.union(block), item, boxes):
-            continue
-        distance = across + down
-        if best is None or distance < best[0]:
-            best = (distance, item)
-    return best[1] if best else None
-
-
-def _like_page_number(block: Box, boxes: Sequence[LayoutBox], size_px: tuple[int, int]) -> bool:
-    """Tell whether a block is small and stands alone in the top or bottom margin."""
-    width, height = size_px
-    if block.width > 0.06 * width or block.height > _LINE * height:
-        return False
-    body = [item.box for item in boxes if item.label not in ("header", "footer")]
-    if block.y1 < _MARGIN * height:
-        return all(box.y0 >= block.y1 for box in body)
-    return block.y0 > (1 - _MARGIN) * height and all(box.y1 <= block.y0 for box in body)

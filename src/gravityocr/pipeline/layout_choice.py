@@ -29,22 +29,31 @@ def build_detector(
 
     *Raises*: ConfigError for an unknown name, and for a model that is not there or does not load.
     """
-    if name == "auto":
-        name = "pp-doclayout-v3" if _v3_is_here(model) else "cdla"
-        if name == "cdla" and model is not None:
-            raise ConfigError(
-                f"layout model {model!r}: neither a folder with weights nor a hub id in the cache, so --layout auto "
-                "cannot take it; check the path, or let --layout pp-doclayout-v3 download it"
-            )
+    name = layout_name(name, model)
     if name == "pp-doclayout-v3":
         return PPDocLayoutV3Detector(model or PUBLISHED_MODEL, config, device=device)
     if name == "cdla":
         return CdlaDetector(CdlaConfig(n_threads=n_threads, model_path=model))
-    if name == "none":
-        if model is not None:
-            raise ConfigError(f"layout 'none' takes no model ({model!r}); leave it out or choose another layout")
-        return WholePage()
-    raise ConfigError(f"unknown layout {name!r}; choose one of {', '.join(LAYOUTS)}")
+    if model is not None:
+        raise ConfigError(f"layout 'none' takes no model ({model!r}); leave it out or choose another layout")
+    return WholePage()
+
+
+def layout_name(name: str, model: str | None = None) -> str:
+    """Return which detector `auto` takes here, and every other name as it is; nothing is loaded.
+
+    *Raises*: ConfigError for an unknown name, and for a model that `auto` cannot take.
+    """
+    if name not in LAYOUTS:
+        raise ConfigError(f"unknown layout {name!r}; choose one of {', '.join(LAYOUTS)}")
+    if name != "auto" or _v3_is_here(model):
+        return "pp-doclayout-v3" if name == "auto" else name
+    if model is not None:
+        raise ConfigError(
+            f"layout model {model!r}: neither a folder with weights nor a hub id in the cache, so --layout auto "
+            "cannot take it; check the path, or let --layout pp-doclayout-v3 download it"
+        )
+    return "cdla"
 
 
 def _v3_is_here(model: str | None) -> bool:

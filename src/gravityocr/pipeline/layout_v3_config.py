@@ -88,20 +88,20 @@ class V3Config:
         thresholds |= {f"threshold_by_class.{name}": value for name, value in self.threshold_by_class.items()}
         for name, value in thresholds.items():
             if not 0 < value < 1:
-                raise ConfigError(f"v3.{name} is {value}: choose a score between 0 and 1")
+                raise ConfigError(f"layout_v3.{name} is {value}: choose a score between 0 and 1")
         shares = ("nms_iou_same", "nms_iou_different", "whole_page_image", "whole_page_image_landscape")
         for name in (*shares, "contained_share"):
             if not 0 < getattr(self, name) <= 1:
-                raise ConfigError(f"v3.{name} is {getattr(self, name)}: choose a share in (0, 1]")
+                raise ConfigError(f"layout_v3.{name} is {getattr(self, name)}: choose a share in (0, 1]")
         modes = {"merge": self.merge} | {f"merge_by_class.{name}": mode for name, mode in self.merge_by_class.items()}
         for name, mode in modes.items():
             if mode not in ("union", "large", "small"):
-                raise ConfigError(f"v3.{name} is {mode!r}: choose union, large or small")
+                raise ConfigError(f"layout_v3.{name} is {mode!r}: choose union, large or small")
         factors = {"unclip": self.unclip}
         factors |= {f"unclip_by_class.{name}": pair for name, pair in self.unclip_by_class.items()}
         for name, pair in factors.items():
             if len(pair) != 2 or not all(0.5 <= factor <= 3 for factor in pair):
-                raise ConfigError(f"v3.{name} is {pair}: choose two factors from 0.5 to 3, of width and height")
+                raise ConfigError(f"layout_v3.{name} is {pair}: choose two factors from 0.5 to 3, of width and height")
         for mapping in ("threshold_by_class", "merge_by_class", "unclip_by_class"):
             for name in getattr(self, mapping):
                 _check_class(mapping, name)
@@ -123,7 +123,7 @@ def _check_class(mapping: str, name: str) -> None:
     if name not in V3_LABELS:
         near = get_close_matches(name, V3_LABELS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"choose of {', '.join(V3_LABELS)}"
-        raise ConfigError(f"v3.{mapping}: PP-DocLayoutV3 has no class {name!r}; {hint}")
+        raise ConfigError(f"layout_v3.{mapping}: PP-DocLayoutV3 has no class {name!r}; {hint}")
 
 
 def class_names(names: Sequence[str], where: str) -> tuple[str, ...]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from gravityocr.errors import InputError
+from gravityocr.errors import ConfigError, InputError
+from gravityocr.pipeline.export.files import read_regular
+from gravityocr.pipeline.export.folders import SHARED_FOLDER
 
 MANIFEST_NAME = ".gravityocr-run.jsonl"
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _HASHED_BYTES = 64 * 2**20  # larger files are told apart by size and time alone
 
 
@@ -67,13 +70,14 @@ def _hash(path: str | Path) -> str | None:
 class Record:
     """One finished input: its state when it was read, the settings, the files that came of it, its line of the summary.
 
-    `again` is true where a page or region failed, so that another try may do better. Outputs are paths below the
-    output folder.
+    `again` is true where a page or region failed, so that another try may do better. `outputs` are paths below the
+    output folder; `files` are these and the pictures, with their sizes. *Units*: bytes.
     """
 
     state: FileState
     settings: str
     outputs: tuple[str, ...] = ()
+    files: dict[str, int] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
     again: bool = False
 
@@ -81,13 +85,17 @@ class Record:
 class Manifest:
     """The records of an output folder: one JSON line an input, the last one of an input counting.
 
-    A line is written at once and whole; one that a killed run left torn is passed over.
+    A line is written at once and whole; one that a killed run left torn is passed over, and so is one that says what
+    no run can have written.
+
+    *Raises*: ConfigError where the record is a link or no file.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.path = self.folder / MANIFEST_NAME
         self._records: dict[str, Record] = {}
+        self._damaged: set[str] = set()
         self._settings: dict[str, dict[str, Any]] = {}
         self._torn = False
         self._guard = threading.Lock()  # inputs are begun in one thread and finished in another
@@ -99,9 +107,33 @@ class Manifest:
         """Return the last record of an input."""
         return self._records.get(identity)
 
-    def lost_outputs(self, record: Record) -> list[str]:
-        """Return the outputs of a record that are not there any more."""
-        return [name for name in record.outputs if not (self.folder / name).is_file()]
+    def is_damaged(self, identity: str) -> bool:
+        """Tell whether an input has a record that says what no run can have written."""
+        return identity in self._damaged
+
+    def trouble(self, record: Record, document_folder: Path) -> str | None:
+        """Say why the files of a record are not those that were written, None where they are.
+
+        They are below the document's folder, or in the folder that all documents share, with no link on the way.
+        """
+        for name, size in record.files.items():
+            parts = Path(name).parts
+            if parts[:-1] != (SHARED_FOLDER,) and self.folder / parts[0] != document_folder:
+                return f"{name} is of another document"
+            place, found = self.folder, None
+            for part in parts:
+                place = place / part
+                try:
+                    found = os.lstat(place)
+                except OSError:
+                    return f"{name} is gone"
+                if stat.S_ISLNK(found.st_mode):
+                    return f"{os.path.relpath(place, self.folder)} is a link now"
+            if found is None or not stat.S_ISREG(found.st_mode):
+                return f"{name} is no file any more"
+            if found.st_size != size:
+                return f"{name} has changed since"
+        return None
 
     def changes(self, record: Record, settings: Mapping[str, Any]) -> list[str]:
         """Say how the settings of a record differ from those of today, as `source.dpi: 200.0 -> 100.0`."""
@@ -124,6 +156,7 @@ class Manifest:
 
     def forget(self, identity: str) -> None:
         """Take an input off the record before its outputs change: they no longer are what the record says."""
+        self._damaged.discard(identity)
         if self._records.pop(identity, None) is not None:
             self._append({"forget": identity})
 
@@ -133,11 +166,12 @@ class Manifest:
 
     def _load(self) -> int:
         try:
-            data = self.path.read_bytes()
+            _check_file(self.path)
+            data = read_regular(self.path)
         except FileNotFoundError:
             return 0
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror}); check its permissions") from error
+            raise ConfigError(f"{self.path}: cannot be read ({error.strerror}); check its permissions") from error
         self._torn = bool(data) and not data.endswith(b"\n")
         lines = data.splitlines()
         for line in lines:
@@ -145,26 +179,36 @@ class Manifest:
         return len(lines)
 
     def _take(self, line: bytes) -> None:
-        """A line that is torn or of another version tells nothing: its input is done again."""
-        with suppress(ValueError, TypeError, KeyError, AttributeError):
+        """A line that is torn, strange or of another version tells nothing: its input is done again."""
+        try:
             found = json.loads(line)
-            if "forget" in found:
-                self._records.pop(found["forget"], None)
-                return
-            if "values" in found:
-                self._settings[found["settings"]] = dict(found["values"])
-                return
-            state = FileState(**found["state"])
-            outputs = tuple(str(name) for name in found["outputs"])
-            record = Record(state, found["settings"], outputs, dict(found["report"]), bool(found["again"]))
-            self._records[state.identity] = record
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(found, dict):
+            return
+        gone = found.get("forget")
+        if isinstance(gone, str):
+            self._records.pop(gone, None)
+            self._damaged.discard(gone)
+        elif isinstance(found.get("settings"), str) and isinstance(found.get("values"), dict):
+            self._settings[found["settings"]] = found["values"]
+        elif isinstance(found.get("state"), dict) and isinstance(found["state"].get("identity"), str):
+            identity = found["state"]["identity"]
+            record = _record(found)
+            if record is None:
+                self._records.pop(identity, None)
+                self._damaged.add(identity)
+            else:
+                self._damaged.discard(identity)
+                self._records[identity] = record
 
     def _append(self, value: dict[str, Any]) -> None:
         line = _line(value)
         with self._guard:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                with open(self.path, "ab") as stream:
+                _check_file(self.path)
+                with open(os.open(self.path, _APPEND, 0o644), "ab") as stream:
                     stream.write(b"\n" + line if self._torn else line)
                     stream.flush()
                     os.fsync(stream.fileno())
@@ -185,6 +229,67 @@ class Manifest:
         except OSError as error:
             raise InputError(f"{self.path}: cannot be written ({error.strerror}); choose another folder") from error
         self._torn = False
+
+
+def _check_file(path: Path) -> None:
+    """Open no pipe, which would be waited for, and follow no link: what it leads to would be written to."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        what = "a link" if stat.S_ISLNK(mode) else "no file"
+        raise ConfigError(f"{path}: cannot be the record of this folder's runs: it is {what}; remove it")
+
+
+def _record(found: Mapping[str, Any]) -> Record | None:
+    """Return the record that a line holds, None where no run can have written it."""
+    state, outputs, files, report = (found.get(name) for name in ("state", "outputs", "files", "report"))
+    whole = (
+        isinstance(state, dict)
+        and state.keys() == {"identity", "size", "mtime_ns", "sha256"}
+        and all(_is_count(state[name], none=True) for name in ("size", "mtime_ns"))
+        and isinstance(state["sha256"], (str, type(None)))
+        and isinstance(found.get("settings"), str)
+        and isinstance(found.get("again"), bool)
+        and isinstance(files, dict)
+        and all(_is_below(name) and _is_count(size) for name, size in files.items())
+        and isinstance(outputs, list)
+        and outputs
+        and all(isinstance(name, str) and name in files for name in outputs)
+        and isinstance(report, dict)
+        and _is_report(report)
+    )
+    if not whole or not isinstance(state, dict) or not isinstance(report, dict) or files is None or outputs is None:
+        return None
+    return Record(FileState(**state), found["settings"], tuple(outputs), files, report, found["again"])
+
+
+def _is_count(value: object, none: bool = False) -> bool:
+    return (none and value is None) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _is_below(name: str) -> bool:
+    """Tell whether a path, taken from the output folder, stays in a folder below it."""
+    path = Path(name)
+    return "\0" not in name and not path.is_absolute() and len(path.parts) > 1 and ".." not in path.parts
+
+
+def _is_report(report: Mapping[str, Any]) -> bool:
+    compared = report.get("text_layer")
+    return (
+        report.get("status") in ("ok", "partial", "failed")
+        and all(_is_count(report.get(name)) for name in ("n_pages", "n_regions"))
+        and isinstance(report.get("error"), (str, type(None)))
+        and isinstance(report.get("notes"), list)
+        and all(isinstance(note, str) for note in report["notes"])
+        and (compared is None or (isinstance(compared, dict) and _is_comparison(compared)))
+    )
+
+
+def _is_comparison(compared: Mapping[str, Any]) -> bool:
+    pages = compared.get("disagreeing_pages")
+    return _is_count(compared.get("n_compared")) and isinstance(pages, list) and all(map(_is_count, pages))
 
 
 def _line(value: dict[str, Any]) -> bytes:

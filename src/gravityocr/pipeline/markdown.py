@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gravityocr.pipeline.passages.safe_markup import TABLE_START, safe_latex
+
 DROPPED = frozenset({"header", "footer", "page_number", "logo"})
 """Labels that stay in the JSON and out of the Markdown."""
 
@@ -17,7 +19,6 @@ _BACKSLASH = re.compile(r"\\(?=[!-/:-@\[-`{-~])")
 _TAG_OR_ENTITY = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)")
 _STAR = re.compile(r"(?<=\S)\*|\*(?=\S)")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_+(?=\S)|(?<=\S)_+(?![^\W_])")
-_LINK = re.compile(r"\[(?=[^\]\n]*\][(:])")
 _TILDES = re.compile(r"~(?=~)")
 _LINE_MARK = re.compile(r"^(#{1,6}(?=\s|$)|>|[*+-](?=\s|$)|(?:-{2,}|={2,}|_{3,})(?=\s*$)|~{3,})")
 _LINE_NUMBER = re.compile(r"^(\d{1,9})([.)])(?=\s)")
@@ -54,11 +55,16 @@ def _list_item(line: str) -> str | None:
     return None
 
 
+def is_table(content: str) -> bool:
+    """Tell whether a text is the HTML of a table."""
+    return TABLE_START.match(content.lstrip()) is not None
+
+
 def table_block(content: str) -> str:
     """Return recognised HTML as it is, without the blank lines that would end an HTML block; else as text."""
     lines = [line for line in content.strip().split("\n") if line.strip()]
     html = "\n".join(lines)
-    return html if html.lower().startswith("<table") else text_block(content)
+    return html if is_table(html) else text_block(content)
 
 
 def formula_body(content: str) -> str:
@@ -71,9 +77,13 @@ def formula_body(content: str) -> str:
     return "\n".join(line.rstrip() for line in body.split("\n") if line.strip())
 
 
-def formula_block(content: str) -> str:
-    """Return LaTeX as a display formula; several that came in one answer become one below the other."""
+def formula_block(content: str, *, safe: bool = True) -> str:
+    """Return LaTeX as a display formula; several that came in one answer become one below the other.
+
+    With `safe`, nothing in it is taken for HTML, or ends the display early.
+    """
     bodies = [formula_body(part) for part in re.split(r"\$\$\s*\$\$", formula_body(content))]
+    bodies = [safe_latex(body) for body in bodies] if safe else bodies
     return "\n\n".join(f"$$\n{body}\n$$" for body in bodies if body)
 
 
@@ -84,12 +94,17 @@ def fenced(code: str) -> str:
     return f"{fence}\n{code.strip(chr(10))}\n{fence}"
 
 
-def escape(line: str) -> str:
-    """Escape what Markdown would act on in a line of plain text; inline formulas in `$` stay, tight."""
+def escape(line: str, *, at_line_start: bool = True) -> str:
+    """Escape what Markdown would act on in a line of plain text; formulas in `$` and `$$` stay, tight.
+
+    Marks that act at the beginning of a line only are left alone where it is not `at_line_start`, as in a heading.
+    """
     out: list[str] = []
-    for is_math, piece in _math_pieces(line):
-        out.append(f"${piece.strip()}$" if is_math else _escape_plain(piece))
+    for mark, piece in _math_pieces(line):
+        out.append(f"{mark}{safe_latex(piece.strip())}{mark}" if mark else _escape_plain(piece))
     text = "".join(out)
+    if not at_line_start:
+        return text
     text = _LINE_NUMBER.sub(r"\1\\\2", text) if not out or not line.startswith("$") else text
     return _LINE_MARK.sub(lambda match: "\\" + match.group(0), text)
 
@@ -99,28 +114,35 @@ def _escape_plain(text: str) -> str:
     text = _TAG_OR_ENTITY.sub(lambda match: "\\" + match.group(0), text)
     text = _STAR.sub(r"\\*", text)
     text = _UNDERSCORE.sub(lambda match: match.group(0).replace("_", "\\_"), text)
-    text = _LINK.sub(r"\\[", text)
+    text = _links(text)
     text = _TILDES.sub(r"\\~", text)
     return text.replace("`", "\\`").replace("$", "\\$")
 
 
-def _math_pieces(line: str) -> list[tuple[bool, str]]:
-    """Part a line into plain text and the insides of its inline formulas."""
-    pieces: list[tuple[bool, str]] = []
-    plain, position = "", 0
-    while position < len(line):
-        start = line.find("$", position)
-        end = line.find("$", start + 1) if start >= 0 else -1
-        if end < 0:
-            break
-        inner = line[start + 1 : end]
-        if is_math(inner, line[end + 1 : end + 2]):
-            pieces += [(False, plain + line[position:start]), (True, inner)]
-            plain, position = "", end + 1
+def _links(text: str) -> str:
+    """Escape each opening bracket of what would be a link, or where its address is told."""
+    pieces = text.split("]")
+    for place, after in enumerate(pieces[1:]):
+        if after.startswith(("(", ":")):
+            before, line_end, line = pieces[place].rpartition("\n")
+            pieces[place] = before + line_end + line.replace("[", "\\[")
+    return "]".join(pieces)
+
+
+def _math_pieces(line: str) -> list[tuple[str, str]]:
+    """Part a line into plain text and the insides of its formulas, each with its `$` or `$$`, plain text with none."""
+    pieces: list[tuple[str, str]] = []
+    position = plain = 0
+    while (start := line.find("$", position)) >= 0:
+        mark = "$$" if line.startswith("$$", start) else "$"
+        inside = start + len(mark)
+        end = line.find(mark, inside)
+        if end >= 0 and is_math(line[inside:end], line[end + len(mark) : end + len(mark) + 1]):
+            pieces += [("", line[plain:start]), (mark, line[inside:end])]
+            position = plain = end + len(mark)
         else:
-            plain += line[position : start + 1]
-            position = start + 1
-    return [*pieces, (False, plain + line[position:])]
+            position = inside
+    return [*pieces, ("", line[plain:])]
 
 
 def is_math(inner: str, after: str) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from gravityocr.document import Document, Page
 from gravityocr.errors import GravityOCRError, InputError
 from gravityocr.pipeline.convert import DocumentJob, PipelineConfig, convert_all
+from gravityocr.pipeline.export.folders import holds_outputs, owner_of
+from gravityocr.pipeline.export.lock import FolderLock
 from gravityocr.pipeline.exports import DEFAULT_FORMATS, DocumentWriter, OutputFolders
 from gravityocr.pipeline.inputs import InputFile, source_identity
 from gravityocr.pipeline.layout import LayoutDetector
@@ -96,14 +100,33 @@ class _Entry:
 class Run:
     """A run over many inputs.
 
-    *Raises*: InputError where the record of earlier runs cannot be read.
+    The output folder is its own from here on until `reports` has ended, or `close`.
+
+    *Raises*: ConfigError where another run writes into the output folder, or the record of earlier runs is unusable.
     """
 
     def __init__(self, items: Sequence[InputFile], plan: RunPlan) -> None:
         self._plan = plan
-        self._manifest = Manifest(plan.folders.out_dir) if plan.folders is not None else None
         self._settings = ""
-        self._entries = [self._entry(item) for item in items]
+        self._lock = FolderLock(plan.folders.out_dir) if plan.folders is not None else None
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self._manifest = Manifest(plan.folders.out_dir) if plan.folders is not None else None
+            self._entries = [self._entry(item) for item in items]
+            undo.pop_all()
+
+    def close(self) -> None:
+        """Let other runs write into the output folder."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def to_do(self) -> list[InputFile]:
@@ -127,12 +150,12 @@ class Run:
 
         The document is None where an input was not read in this run.
         """
-        if self._manifest is not None:
-            self._settings = self._manifest.add_settings(self._plan.settings)
         documents = convert_all(self._jobs(listener), recognizer, detector, config, n_parallel)
         current: _Entry | None = None
         stopped = False
         try:
+            if self._manifest is not None:
+                self._settings = self._manifest.add_settings(self._plan.settings)
             for current in self._entries:
                 document = None
                 report = current.ready
@@ -149,13 +172,20 @@ class Run:
             documents.close()
             if current is not None and current.writer is not None and current.ready is None:
                 current.writer.discard()
+            self.close()
 
     def _entry(self, item: InputFile) -> _Entry:
         entry = _Entry(item, source_identity(item.path))
         if self._plan.folders is None or self._manifest is None or item.error is not None:
             return entry
-        entry.writer = DocumentWriter(self._plan.folders.claim(item.path), self._plan.formats)
-        _clear(entry.writer)
+        writer = DocumentWriter(self._plan.folders.claim(item.path), self._plan.formats, item.name)
+        try:
+            writer.check()
+        except InputError as error:
+            entry.item = replace(item, error=str(error))
+            return entry
+        entry.writer = writer
+        _clear(writer)
         if self._plan.resume and item.origin != "stdin":
             entry.ready, entry.notes = self._left_alone(entry, self._manifest)
         return entry
@@ -163,17 +193,21 @@ class Run:
     def _left_alone(self, entry: _Entry, manifest: Manifest) -> tuple[FileReport | None, tuple[str, ...]]:
         """Return an earlier run's report that still holds; else a note that says why it does not."""
         record = manifest.record_of(entry.identity)
-        if record is None:
+        if manifest.is_damaged(entry.identity):
+            return None, ("done again: its record is damaged, or of another version",)
+        if record is None or entry.writer is None:
             return None, ()
-        why = None
-        lost = manifest.lost_outputs(record)
+        folder, why = entry.writer.folder, None
+        trouble = manifest.trouble(record, folder)
         changes = manifest.changes(record, self._plan.settings)
         if record.again:
             why = f"it was {record.report.get('status')} the last time"
         elif not record.state.same(_state(entry, like=record.state)):
             why = "the input has changed since"
-        elif lost:
-            why = f"{lost[0]} is gone"
+        elif trouble:
+            why = trouble
+        elif owner_of(folder) != entry.identity:
+            why = f"{manifest.relative(folder)} does not say that it is of this input"
         elif changes:
             why = f"settings changed since ({', '.join(changes[:5])}{', ...' if len(changes) > 5 else ''})"
         if why is not None:
@@ -213,26 +247,38 @@ class Run:
             document.n_regions,
             str(error) if error else document.error,
             tuple(str(path) for path in outputs),
-            (*entry.notes, *document.notes),
+            (*entry.notes, *document.notes, *self._left_over(entry, document)),
             text_layer=_text_layer(document, config),
         )
         if outputs and not error and entry.state is not None and self._manifest is not None:
             try:
-                self._manifest.add(self._record(entry.state, report, document, self._manifest))
-            except InputError as failure:
+                self._manifest.add(self._record(entry, report, document, self._manifest))
+            except (GravityOCRError, OSError) as failure:  # a file of it may be gone already
                 report = replace(
                     report, notes=(*report.notes, f"not on record, so --resume will do it again: {failure}")
                 )
         return report
 
-    def _record(self, state: FileState, report: FileReport, document: Document, manifest: Manifest) -> Record:
+    def _left_over(self, entry: _Entry, document: Document) -> tuple[str, ...]:
+        """Say where the outputs of an earlier run are still there, though this one read nothing."""
+        if document.pages or self._plan.folders is None:
+            return ()
+        folder = self._plan.folders.owned(entry.item.path)
+        if folder is None or not holds_outputs(folder):
+            return ()
+        return (f"outputs of an earlier run are still in {folder}",)
+
+    def _record(self, entry: _Entry, report: FileReport, document: Document, manifest: Manifest) -> Record:
         again = document.status == "failed" or any(
             page.status == "failed" or any(region.status == "failed" for region in page.regions)
             for page in document.pages
         )
         again = again or (document.status == "partial" and all(page.status == "ok" for page in document.pages))
         outputs = tuple(manifest.relative(path) for path in report.outputs)
-        return Record(state, self._settings, outputs, report.as_json(), again)
+        written = [Path(path) for path in report.outputs] + (entry.writer.pictures if entry.writer is not None else [])
+        files = {manifest.relative(path): os.stat(path).st_size for path in written}
+        state = entry.state or _state(entry)
+        return Record(state, self._settings, outputs, files, report.as_json(), again)
 
 
 def _text_layer(document: Document, config: PipelineConfig) -> dict[str, Any] | None:

@@ -15,10 +15,15 @@ from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.inputs import sniff
 from gravityocr.pipeline.pixels import INTACT, failure_text
 from gravityocr.pipeline.sources.image import ImageFile
-from gravityocr.pipeline.sources.pdf import PDF_ERRORS, PdfFile
+from gravityocr.pipeline.sources.pdf import PDF_ERRORS
+from gravityocr.pipeline.sources.pdf_process import LostFileError, PageLimitError, PdfProcess
 from gravityocr.pipeline.text_files import KnownPage, read_known_pages
 
+_LONGEST_CHOICE = 10_000  # characters of --pages
+_MOST_DIGITS = 18  # of a page's number
 _MAX_FAILED_RUN = 1000  # a page count is a number in the file, and it may be a lie
+_MAX_TIMEOUT_S = 86_400
+_MIN_PDF_MEMORY_MB = 256  # a page of 16 megapixels takes 180
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,10 @@ class SourceConfig:
     would decode to more than `max_image_px` is refused (a quarter of it for WebP, a third for AVIF and HEIC), so
     that its decoding and scaling stay within about 1 GB of memory. `text_layer` reads the words that a PDF page holds
     beside its picture; `reference` takes them from an hOCR or ALTO file of the same pages instead.
+
+    PDFs are rendered by a second process. A page that takes more than `page_timeout_s` there, or more than
+    `pdf_memory_mb` (megabytes of 2^20 bytes, enforced on Linux), fails by name, and so does a file whose opening does;
+    a file that has three such pages ends behind them.
     """
 
     dpi: float = 200.0
@@ -37,6 +46,8 @@ class SourceConfig:
     password: str | None = None
     text_layer: bool = False
     reference: str | None = None
+    page_timeout_s: float = 120.0
+    pdf_memory_mb: int = 2048
 
     def __post_init__(self) -> None:
         if not 18 <= self.dpi <= 1200:
@@ -45,6 +56,13 @@ class SourceConfig:
             raise ConfigError(f"source.max_page_px is {self.max_page_px}: choose at least 10000")
         if self.max_image_px < 10_000:
             raise ConfigError(f"source.max_image_px is {self.max_image_px}: choose at least 10000")
+        if not 0 < self.page_timeout_s <= _MAX_TIMEOUT_S:
+            raise ConfigError(
+                f"source.page_timeout_s is {self.page_timeout_s:g}: choose up to {_MAX_TIMEOUT_S} seconds"
+            )
+        if self.pdf_memory_mb < _MIN_PDF_MEMORY_MB:
+            least = f"choose at least {_MIN_PDF_MEMORY_MB} megabytes"
+            raise ConfigError(f"source.pdf_memory_mb is {self.pdf_memory_mb}: {least}")
 
 
 @dataclass(frozen=True)
@@ -59,14 +77,19 @@ class PageRanges:
 
         *Raises*: ConfigError naming the part that is no page or range.
         """
+        shown = text if len(text) <= 80 else f"{text[:80]}..."
+        if len(text) > _LONGEST_CHOICE:
+            raise ConfigError(f"pages '{shown}': {len(text)} characters are too many; write ranges such as 1-5,8")
         spans: list[tuple[int, int | None]] = []
         for part in text.split(","):
             first, dash, last = (piece.strip() for piece in part.partition("-"))
             if not all(_is_number(piece) for piece in (first, last or "0")):
-                raise ConfigError(f"pages '{text}': '{part.strip()}' is no page; write 1-5,8 or 3- (1-based)")
+                raise ConfigError(f"pages '{shown}': '{part.strip()[:20]}' is no page; write 1-5,8 or 3- (1-based)")
             start, end = int(first), int(last) if last else (None if dash else int(first))
-            if start < 1 or (end is not None and end < start):
-                raise ConfigError(f"pages '{text}': '{part.strip()}' is empty; pages count from 1, rising")
+            if start < 1 or end == 0:
+                raise ConfigError(f"pages '{shown}': there is no page 0; pages count from 1")
+            if end is not None and end < start:
+                raise ConfigError(f"pages '{shown}': '{part.strip()}' falls; write {end}-{start}")
             spans.append((start, end))
         return cls(tuple(spans))
 
@@ -88,9 +111,16 @@ class PageRanges:
                 parts.append(str(end) if end == first else f"{first}-{end}")
         return ", ".join(parts) or None
 
+    @staticmethod
+    def none_of(n_pages: int) -> str:
+        """Say that none of the chosen pages is there, with the remedy."""
+        if n_pages == 1:
+            return "has page 1 only, and --pages chose others; choose 1"
+        return f"has {n_pages} pages, none of them chosen by --pages; choose from 1-{n_pages}"
+
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 @dataclass(frozen=True)
@@ -132,8 +162,8 @@ def iter_pages(
 
     Errors call the file `name` where it has one other than its path, as what came from a URL has.
 
-    *Raises*: InputError for a file that cannot be opened at all, that has none of the chosen pages, or whose pages
-    fail a thousand times in a row.
+    *Raises*: InputError for a file that cannot be opened at all, that has none of the chosen pages, whose pages
+    fail a thousand times in a row, or three of whose pages take too much time or memory.
     """
     config = config or SourceConfig()
     name = name or str(path)
@@ -150,21 +180,26 @@ def iter_pages(
             note = None
 
 
-def _open(path: str | Path, name: str, config: SourceConfig) -> PdfFile | ImageFile:
+def _open(path: str | Path, name: str, config: SourceConfig) -> PdfProcess | ImageFile:
     kind = sniff(path, name)
     if kind == "pdf":
         words = config.text_layer and config.reference is None
-        return PdfFile(path, name, config.password, config.dpi, config.max_page_px, words)
+        limits = (config.page_timeout_s, config.pdf_memory_mb)
+        return PdfProcess(path, name, config.password, config.dpi, config.max_page_px, words, *limits)
     return ImageFile(path, name, kind, config.max_image_px, config.max_page_px)
 
 
-def _read(file: PdfFile | ImageFile, index: int, known: Sequence[KnownPage], note: str | None) -> SourcePage:
+def _read(file: PdfProcess | ImageFile, index: int, known: Sequence[KnownPage], note: str | None) -> SourcePage:
     started = time.perf_counter()
     image, error = None, None
     words: tuple[PlacedText, ...] = ()
     try:
         image, words, hidden = file.read(index)
         note = "; ".join(told for told in (note, hidden) if told) or None
+    except LostFileError:
+        raise
+    except PageLimitError as failure:
+        error = f"page {index + 1} {failure}"
     except (InputError, *PDF_ERRORS) as failure:
         error = f"page {index + 1} cannot be {file.failed} ({failure_text(failure)}); {INTACT}"
     if image is not None and index < len(known):
@@ -177,5 +212,5 @@ def _chosen(name: str, pages: PageRanges | None, n_pages: int) -> list[int]:
         raise InputError(f"{name}: has no pages; {INTACT}")
     indices = list(range(n_pages)) if pages is None else pages.select(n_pages)
     if not indices:
-        raise InputError(f"{name}: has {n_pages} page(s), none of them chosen by --pages; choose from 1-{n_pages}")
+        raise InputError(f"{name}: {PageRanges.none_of(n_pages)}")
     return indices

@@ -10,7 +10,8 @@ from PIL import Image
 
 from gravityocr.config import check_numbers
 from gravityocr.document import Crop, Page, PageStatus, Recognition, Region
-from gravityocr.errors import GravityOCRError, InputError
+from gravityocr.errors import InputError
+from gravityocr.pipeline.answers import usable_answers
 from gravityocr.pipeline.assembly import AssemblyConfig, page_markdown
 from gravityocr.pipeline.crops import CropConfig, cut_out
 from gravityocr.pipeline.layout import TASKS, LayoutBox, LayoutConfig, LayoutDetector, find_regions
@@ -24,6 +25,9 @@ from gravityocr.pipeline.text_layer import words_in
 
 ImageSink = Callable[[str, Image.Image], None]
 PageSink = Callable[[int, Image.Image], None]
+
+MAX_CHARS = 200_000
+"""Characters that are kept of one region: no page holds as many, and what follows would take minutes of them."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +125,18 @@ def read(work: PageWork, recognizer: Recognizer) -> None:
     started = time.perf_counter()
     results = recognizer.recognize(crops)
     work.seconds["recognize"] = time.perf_counter() - started
-    if len(results) != len(crops):
-        raise GravityOCRError(f"the recognizer answered {len(results)} of {len(crops)} crops: report it")
-    for place, result in zip(work.places, results, strict=True):
+    for place, result in zip(work.places, usable_answers(results, len(crops)), strict=True):
         work.regions[place] = _with_result(work.regions[place], result)
         work.n_decoded += max(0, result.n_decoded)
 
 
 def _with_result(region: Region, result: Recognition) -> Region:
-    """A loop that nobody has cut yet, a server's for one, is cut here."""
+    """What is too long is cut here, and a loop that nobody has cut yet, a server's for one."""
     text, status, error = result.text, result.status, result.error
+    if len(text) > MAX_CHARS:
+        told = f"{len(text)} characters were read, of which {MAX_CHARS} are kept"
+        text, error = text[:MAX_CHARS], told if error is None else f"{error}; {told}"
+        status = "truncated" if status == "ok" else status
     if status in ("ok", "truncated"):
         text, was_cut = cut_loops(text)
         if was_cut:

@@ -22,6 +22,7 @@ from gravityocr.pipeline.recognizer import Recognizer
 RecognizerFactory = Callable[[], Recognizer]
 MAX_WORKERS = 256
 _END_S = 2.0  # what a process gets to end by itself before it is killed
+_MOST_STARTS = 3  # in a row that end before the process can read
 
 
 class WorkerPool:
@@ -48,17 +49,22 @@ class WorkerPool:
         self._closed = False
 
     def __enter__(self) -> WorkerPool:
-        """Start the processes and wait until the first one can read.
+        """Start the processes and wait until one can read; those that end before it are started again.
 
-        *Raises*: what its factory raises.
+        *Raises*: what its factory raises, and GravityOCRError where none can be started.
         """
         with ExitStack() as stack:
             stack.callback(self.close)
             workers = [self._start() for _ in range(self.n_workers)]
-            try:
-                self._tasks, self._text_format = workers[0].ready()
-            except (EOFError, OSError) as error:
-                raise GravityOCRError(workers[0].obituary()) from error
+            for n_left in reversed(range(self.n_workers + _MOST_STARTS - 1)):
+                try:
+                    self._tasks, self._text_format = workers[0].ready()
+                    break
+                except (EOFError, OSError) as error:
+                    if not n_left:
+                        raise GravityOCRError(f"no process can be started: {workers[0].obituary()}") from error
+                dead = workers.pop(0)
+                workers += [worker for worker in (self._replace(dead),) if worker is not None]
             stack.pop_all()
         for worker in workers:
             self._free.put(worker)
@@ -86,18 +92,28 @@ class WorkerPool:
     def recognize(self, crops: Sequence[Crop]) -> list[Recognition]:
         """Read crops in the next free process; where that one dies, all of them are `failed` and another one starts.
 
+        One that dies before it has the crops costs nothing: another one gets them, up to a few times in a row.
+
         *Raises*: what the recognizer raises, and GravityOCRError where the pool is closed.
         """
         worker = self._free.get()
         if worker is None:
             self._free.put(None)  # the next one who waits is told, too
             raise GravityOCRError("the worker processes were stopped")
+        reason = ""
         try:
-            worker.ready()
-            return worker.ask(list(crops))
-        except (EOFError, OSError):
-            reason = worker.obituary()
-            worker = self._replace(worker)
+            for _ in range(_MOST_STARTS):
+                got_them = False
+                try:
+                    worker.ready()
+                    worker.hand(list(crops))
+                    got_them = True
+                    return worker.answer()
+                except (EOFError, OSError):
+                    reason = worker.obituary()
+                    worker = self._replace(worker)
+                if got_them or worker is None:
+                    break
             return [Recognition("", "failed", reason) for _ in crops]
         finally:
             self._free.put(worker)
@@ -145,19 +161,19 @@ class _Worker:
     process: BaseProcess
     connection: Connection[Any, Any]
     abilities: Abilities | None = None
+    is_reading: bool = False
 
     def ready(self) -> Abilities:
         """Wait until the process has its recognizer, and return its tasks and text format."""
         if self.abilities is None:
-            self.abilities = self._answer()
+            self.abilities = self.answer()
         return self.abilities
 
-    def ask(self, crops: list[Crop]) -> list[Recognition]:
+    def hand(self, crops: list[Crop]) -> None:
         self.connection.send(crops)
-        answer: list[Recognition] = self._answer()
-        return answer
+        self.is_reading = True
 
-    def _answer(self) -> Any:
+    def answer(self) -> Any:
         outcome, value = self.connection.recv()
         if outcome == "failed":
             raise value
@@ -167,11 +183,12 @@ class _Worker:
         """Say how the process ended, in words that a user can act on."""
         self.process.join(_END_S)
         code = self.process.exitcode
+        who = "the process that read this page" if self.is_reading else "the process that was to read"
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
             hint = ": it may have run out of memory; choose fewer --workers" if name == "SIGKILL" else ""
-            return f"the process that read this page was ended by {name}{hint}"
-        return f"the process that read this page ended by itself (exit code {code})"
+            return f"{who} was ended by {name}{hint}"
+        return f"{who} ended by itself (exit code {code})"
 
 
 def _work(connection: Connection[Any, Any], factory: RecognizerFactory) -> None:

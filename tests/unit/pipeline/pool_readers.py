@@ -31,15 +31,23 @@ class PidReader:
 
 @dataclass(frozen=True)
 class MakePidReader:
-    """Makes a reader, or fails as a checkpoint does that does not load."""
+    """Makes a reader, or fails as a checkpoint does that does not load.
+
+    With `dies_until`, each process leaves a file in that folder and dies, as long as there are fewer than so many.
+    """
 
     fails: bool = False
     dies: bool = False
+    dies_until: tuple[str, int] | None = None
 
     def __call__(self) -> PidReader:
         if self.fails:
             raise CheckpointError("weights/: has no model.safetensors")
-        if self.dies:
+        folder, n_deaths = self.dies_until or ("", 0)
+        n_dead = len(os.listdir(folder)) if folder else 0
+        if n_dead < n_deaths:
+            open(os.path.join(folder, str(os.getpid())), "x").close()
+        if self.dies or n_dead < n_deaths:
             os.kill(os.getpid(), signal.SIGKILL)
         return PidReader()
 

@@ -101,7 +101,13 @@ def test_a_failed_region_or_page_never_vanishes() -> None:
 
 
 def test_cut_text_is_kept_and_cut_to_nothing_is_told() -> None:
-    assert page_markdown(page(0, region(0, "kept", status="truncated"))) == "kept\n"
+    cut = page(0, region(0, "kept", status="truncated", error="reached 9 tokens"))
+    for config in (AssemblyConfig(), MARKDOWN):
+        assert page_markdown(cut, config) == "kept\n\n<!-- region 0 was cut: reached 9 tokens -->\n"
+    assert page_markdown(cut, AssemblyConfig("markdown", mends=without("failures"))) == "kept\n"
+    assert assemble([cut])[0].content == "kept"
+    (mark,) = assemble([page(0, status="failed", error="page 1 cannot be decoded")])
+    assert mark.markdown == "<!-- page 1 failed: cannot be decoded -->"
     assert page_markdown(page(0, region(0, " ", status="loop_cut"))) == "<!-- region 0 loop_cut: nothing is left -->\n"
     assert page_markdown(page(0, region(0, " "))) == ""
 

@@ -184,7 +184,7 @@ def test_chosen_pages_only(pdf_file: Path) -> None:
     pages = convert_pages(pdf_file, ScriptedRecognizer(), ScriptedDetector([]), pages=PageRanges.parse("2-3"))
     assert [page.index for page in pages] == [1, 2]
     document = convert(pdf_file, ScriptedRecognizer(), ScriptedDetector([]), pages=PageRanges.parse("7"))
-    assert document.status == "failed" and "has 3 page(s)" in str(document.error)
+    assert document.status == "failed" and "has 3 pages" in str(document.error)
 
 
 def test_boxes_stay_inside_rotated_pdf_pages(tmp_path: Path) -> None:
@@ -240,6 +240,6 @@ def test_pages_beyond_the_document_are_noted(pdf_file: Path) -> None:
 
     document = parse("2-5,9")
     assert (document.status, len(document.pages)) == ("ok", 2)
-    assert document.error is None and document.notes == ("has 3 page(s), so --pages 4-5, 9 gave nothing",)
+    assert document.error is None and document.notes == ("has 3 pages, so --pages 4-5, 9 gave nothing",)
     assert parse("2-").notes == ()
     assert "choose from 1-3" in str(parse("4-").error)

@@ -172,10 +172,10 @@ def test_only_so_many_pages_are_read_and_the_rest_is_told(pages: Pages) -> None:
     document = convert("a", Widths(), WholePage(), config)
     assert (document.status, len(document.pages)) == ("ok", 5) and pages.made[-1] == ("a", 4)
     assert document.notes == (
-        "has 12 page(s): the last 7 chosen ones were left out (--max-pages 5)", "the first of 12 frames is read",
+        "has 12 pages: the last 7 chosen ones were left out (--max-pages 5)", "the first of 12 frames is read",
     )  # fmt: skip
     document = convert("b", Widths(), WholePage(), config, pages=PageRanges.parse("3-6,20"))
-    assert len(document.pages) == 4 and document.notes == ("has 12 page(s), so --pages 20 gave nothing",)
+    assert len(document.pages) == 4 and document.notes == ("has 12 pages, so --pages 20 gave nothing",)
 
 
 def test_opening_is_told_with_the_number_of_pages_to_come(pages: Pages) -> None:

@@ -90,6 +90,12 @@ def test_contents_are_rendered_and_hostile_text_is_text(tmp_path: Path) -> None:
     assert tree.get_element_by_id("p4").xpath(".//img/@alt") == ["figure"]
 
 
+def test_a_blank_page_says_so(tmp_path: Path) -> None:
+    tree = html.document_fromstring(written(tmp_path, Document("a.png", "ok", (Page(0, SIZE_PX),)), 0))
+    assert "blank page" in tree.get_element_by_id("page1").text_content()
+    assert "1 page, 0 regions" in tree.xpath("//header")[0].text_content()
+
+
 def test_failures_are_to_be_seen(tmp_path: Path) -> None:
     tree = html.document_fromstring(written(tmp_path))
     told = [item.text_content() for item in tree.xpath("//*[@class='status']")]
@@ -97,6 +103,9 @@ def test_failures_are_to_be_seen(tmp_path: Path) -> None:
     lost = tree.get_element_by_id("p8")
     assert "the server answered 500" in lost.text_content() and lost.xpath(".//img")
     third = tree.get_element_by_id("page3")
+    assert tree.text_content().count("cannot be rendered") == 1
+    (header,) = tree.xpath("//header")
+    assert "3 pages, 18 regions: 1 failed, 16 ok, 1 truncated" in header.text_content()
     assert "cannot be rendered" in third.text_content() and not third.xpath(".//img")
     assert "bad" in tree.get_element_by_id("r2-1").get("class")
     assert "an animation" in tree.xpath("//header")[0].text_content()

@@ -47,7 +47,10 @@ def test_the_fields_of_each_type() -> None:
     assert code["code_body"].startswith("if a < b:") and second["table_caption"] == ["Table 2: Numbers."]
     assert (number["text"], header["text"]) == ("17", "Journal of Things")
     assert (lost["img_path"], lost["status"]) == (f"images/{LOST_PICTURE}", "failed")
-    assert "cannot be rendered" in failed["text"]
+    assert failed == {
+        "type": "text", "text": "", "status": "failed", "error": "page 3: cannot be rendered",
+        "bbox": [0, 0, 1000, 1000], "page_idx": 2,
+    }  # fmt: skip
     assert merged["status"] == "truncated" and [source["page_idx"] for source in merged["sources"]] == [0, 1]
 
 

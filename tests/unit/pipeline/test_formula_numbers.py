@@ -18,6 +18,24 @@ def at(region: Region, x0: float, y0: float, x1: float, y1: float, content: str 
 
 
 @pytest.mark.parametrize(
+    ("content", "pairs"),
+    [("(1)", {1: 0}), ("(2.3)", {1: 0}), ("(A.1)", {1: 0}), ("（3）", {1: 0}), ("(see 3)", {}), ("1", {}), ("(i)", {})],
+)
+def test_a_text_that_is_only_a_number_beside_a_formula_is_its_number(content: str, pairs: dict[int, int]) -> None:
+    number = replace(NUMBER, label="text", native_label="text", content=content)
+    assert pair_numbers([FORMULA, number]) == pairs
+
+
+def test_a_lone_number_elsewhere_stays_text() -> None:
+    number = replace(NUMBER, label="text", native_label="text")
+    between = replace(number, index=2, content="where", box=Box(720, 110, 880, 150))
+    assert pair_numbers([FORMULA, number, between]) == {}
+    assert pair_numbers([FORMULA, at(number, 900, 300, 940, 320)]) == {}
+    assert pair_numbers([FORMULA, at(number, 900, 20, 990, 220)]) == {}
+    assert pair_by_order([FORMULA, number]) == {}
+
+
+@pytest.mark.parametrize(
     ("content", "number"),
     [
         ("(3.1)", "3.1"), ("（3）", "3"), (" 12 ", "12"), ("[4a]", "4a"), ("$(5)$", "5"), (r"\tag{6}", "6"),

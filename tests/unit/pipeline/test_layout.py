@@ -170,12 +170,20 @@ def test_unusable_boxes_are_dropped_and_the_others_clamped() -> None:
     assert [kept.box for kept in merge_boxes(boxes, SIZE, CONFIG)] == [Box(700, 0, 800, 60)]
 
 
-def test_impossible_labels_become_text() -> None:
-    tall = item((100, 300, 700, 700), "title")
-    middle = item((100, 750, 700, 780), "header")
-    top = item((100, 20, 700, 40), "header")
-    kept = {box.box.y0: box.label for box in merge_boxes([tall, middle, top], SIZE, CONFIG)}
-    assert kept == {300: "text", 750: "text", 20: "header"}
+def test_too_tall_a_title_is_text() -> None:
+    tall, flat = item((100, 300, 700, 700), "title"), item((100, 100, 700, 140), "title")
+    kept = {box.box.y0: box.label for box in merge_boxes([tall, flat], SIZE, CONFIG)}
+    assert kept == {300: "text", 100: "title"}
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_no_number_is_0(two_paragraphs: Image.Image, score: float) -> None:
+    odd, sure = item((95, 95, 705, 305), score=score), item((96, 96, 705, 305), "title", 0.2)
+    below = item((95, 595, 705, 805), score=score)
+    for kind in (ScriptedDetector, TrustedDetector):
+        regions = find_regions(two_paragraphs, kind([odd, sure, below]), CONFIG)
+        assert {region.score for region in regions} == {0.0, 0.2}
+    assert labels(find_regions(two_paragraphs, ScriptedDetector([odd, sure, below]), CONFIG)) == ["text", "text"]
 
 
 def test_whole_page() -> None:

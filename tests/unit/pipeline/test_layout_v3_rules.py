@@ -227,7 +227,7 @@ def test_config_is_checked(field: str, value: Any) -> None:
 
 
 def test_config_knows_the_classes() -> None:
-    with pytest.raises(ConfigError, match=r"v3.threshold_by_class: .*'tables'; did you mean table\?"):
+    with pytest.raises(ConfigError, match=r"layout_v3.threshold_by_class: .*'tables'; did you mean table\?"):
         V3Config(threshold_by_class={"tables": 0.5})
 
 

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gravityocr.pipeline.passages.loops import cut_like_sdk, cut_loops
+from gravityocr.pipeline.passages.loops import LONGEST_TEXT, cut_length, cut_like_sdk, cut_loops
 
 WORDS = "We thank the reviewers for their careful reading and all of their helpful remarks on this paper."
+
+
+def test_a_text_longer_than_any_region_is_cut_and_told() -> None:
+    assert cut_length("x" * LONGEST_TEXT) == ("x" * LONGEST_TEXT, None)
+    text, reason = cut_length("x" * LONGEST_TEXT + "yz")
+    assert text == "x" * LONGEST_TEXT and reason == "200002 characters were read: the first 200000 are kept"
 
 
 @pytest.mark.parametrize("unit", ["x", "ab ", "The cat sat. ", "A line of text that comes again.\n", WORDS + "\n\n"])

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gravityocr.errors import InputError
+from gravityocr.errors import ConfigError
 from gravityocr.pipeline.manifest import MANIFEST_NAME, FileState, Manifest, Record, flat_settings, settings_hash
 
+REPORT = {"status": "ok", "n_pages": 1, "n_regions": 2, "error": None, "notes": ["n"]}
 
-def record(path: Path, **more: object) -> Record:
-    return Record(FileState.of(str(path), path), "s", ("a/a.md",), {"status": "ok"}, **more)  # type: ignore[arg-type]
+
+def record(path: Path, settings: str = "s", **more: object) -> Record:
+    state = FileState.of(str(path), path)
+    return Record(state, settings, ("a/a.md",), {"a/a.md": 5, "a/images/p.png": 3}, REPORT, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def input_file(tmp_path: Path) -> Path:
 def test_records_are_read_back(tmp_path: Path, input_file: Path) -> None:
     manifest = Manifest(tmp_path / "out")
     name = manifest.add_settings({"source.dpi": 200.0, "formats": ["md"]})
-    first = Record(FileState.of(str(input_file), input_file), name, ("a/a.md",), {"status": "ok"})
+    first = record(input_file, name)
     manifest.add(first)
     manifest.add_settings({"source.dpi": 200.0, "formats": ["md"]})
     again = Manifest(tmp_path / "out")
@@ -87,26 +90,91 @@ def test_the_last_record_counts_and_old_ones_are_dropped(tmp_path: Path, input_f
     assert list(tmp_path.glob("*.part")) == []
 
 
-def test_lost_outputs_are_named(tmp_path: Path, input_file: Path) -> None:
-    manifest = Manifest(tmp_path / "out")
+def test_files_that_are_not_those_that_were_written_are_named(tmp_path: Path, input_file: Path) -> None:
+    out = tmp_path / "out"
+    manifest = Manifest(out)
     found = record(input_file)
-    assert manifest.lost_outputs(found) == ["a/a.md"]
-    (tmp_path / "out/a").mkdir(parents=True)
-    (tmp_path / "out/a/a.md").write_text("")
-    assert manifest.lost_outputs(found) == []
+    assert manifest.trouble(found, out / "a") == "a/a.md is gone"
+    (out / "a/images").mkdir(parents=True)
+    (out / "a/a.md").write_text("12345")
+    assert manifest.trouble(found, out / "a") == "a/images/p.png is gone"
+    (out / "a/images/p.png").write_bytes(b"123")
+    assert manifest.trouble(found, out / "a") is None
+    assert manifest.trouble(found, out / "a-2") == "a/a.md is of another document"
+    (out / "a/a.md").write_text("")
+    assert manifest.trouble(found, out / "a") == "a/a.md has changed since"
+    (out / "a/a.md").unlink()
+    os.mkfifo(out / "a/a.md")
+    assert manifest.trouble(found, out / "a") == "a/a.md is no file any more"
+    (out / "a").rename(tmp_path / "elsewhere")
+    (out / "a").symlink_to(tmp_path / "elsewhere")
+    assert manifest.trouble(found, out / "a") == "a is a link now"
 
 
 def test_names_that_are_no_unicode_are_kept(tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff.png")
+    found = Record(FileState(name), "s", ("a/a.md",), {"a/a.md": 1}, REPORT)
     manifest = Manifest(tmp_path)
-    manifest.add(Record(FileState(name), "s"))
-    assert Manifest(tmp_path).record_of(name) == Record(FileState(name), "s")
+    manifest.add(found)
+    assert Manifest(tmp_path).record_of(name) == found
 
 
-def test_a_record_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    (tmp_path / MANIFEST_NAME).mkdir()
-    with pytest.raises(InputError, match="cannot be read"):
-        Manifest(tmp_path)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"report": {}},
+        {"report": REPORT | {"notes": 5}},
+        {"report": REPORT | {"notes": [5]}},
+        {"report": REPORT | {"status": "done"}},
+        {"report": REPORT | {"n_pages": "1"}},
+        {"report": REPORT | {"text_layer": {"n_compared": 1}}},
+        {"settings": [1]},
+        {"again": "no"},
+        {"outputs": []},
+        {"outputs": ["a/b.md"]},
+        {"files": {}},
+        {"files": {"a/a.md": None}},
+        *({"outputs": [name], "files": {name: 1}} for name in ("../../etc/passwd", "/etc/passwd", "a/../../x", "a.md")),
+        {"state": {"identity": "X"}},
+        {"state": {"identity": "X", "size": "1", "mtime_ns": 2, "sha256": None}},
+    ],
+)
+def test_a_record_that_no_run_can_have_written_is_damaged(
+    tmp_path: Path, input_file: Path, change: dict[str, object]
+) -> None:
+    manifest = Manifest(tmp_path)
+    manifest.add(record(input_file))
+    (line,) = (tmp_path / MANIFEST_NAME).read_text().splitlines()
+    text = json.dumps(json.loads(line) | change).replace('"X"', json.dumps(str(input_file)))
+    (tmp_path / MANIFEST_NAME).write_text(f"{line}\n{text}\n")
+    manifest = Manifest(tmp_path)
+    assert manifest.record_of(str(input_file)) is None and manifest.is_damaged(str(input_file))
+    manifest.add(record(input_file))
+    again = Manifest(tmp_path)
+    assert again.record_of(str(input_file)) is not None and not again.is_damaged(str(input_file))
+
+
+def test_lines_without_bottom_are_passed_over(tmp_path: Path, input_file: Path) -> None:
+    Manifest(tmp_path).add(record(input_file))
+    with open(tmp_path / MANIFEST_NAME, "ab") as stream:
+        stream.write(b"[" * 200_000 + b"\n" + b'{"settings": [1], "values": {}}\n{"forget": []}\n')
+    assert Manifest(tmp_path).record_of(str(input_file)) is not None
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+def test_a_record_that_is_no_file_is_refused_and_left_as_it_is(tmp_path: Path, input_file: Path, kind: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    manifest = Manifest(out)
+    place = out / MANIFEST_NAME
+    other = tmp_path / "other"
+    other.write_text("mine")
+    {"folder": place.mkdir, "pipe": lambda: os.mkfifo(place), "link": lambda: place.symlink_to(other)}[kind]()
+    with pytest.raises(ConfigError, match=rf"{MANIFEST_NAME}: cannot be the record.*remove it"):
+        Manifest(out)
+    with pytest.raises(ConfigError):  # it came while the run was under way
+        manifest.add(record(input_file))
+    assert other.read_text() == "mine"
 
 
 @dataclass(frozen=True)

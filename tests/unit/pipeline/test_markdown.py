@@ -14,6 +14,18 @@ def test_table_html_is_kept_and_other_answers_are_text() -> None:
     assert table_block("just <b>words</b>") == "just \\<b>words\\</b>"
 
 
+def test_a_heading_has_no_needless_backslash_and_a_line_has_its_own() -> None:
+    assert escape("1. Title", at_line_start=False) == "1. Title"
+    assert escape("1. Title") == "1\\. Title"
+    assert escape("# x", at_line_start=False) == "# x"
+
+
+def test_display_formulas_in_plain_text_stay_and_amounts_do_not() -> None:
+    assert escape("$$x$$ and $5") == "$$x$$ and \\$5"
+    assert escape("at $$ and $$ here") == "at \\$\\$ and \\$\\$ here"
+    assert escape("$a<b$ and $x^2$") == "$a< b$ and $x^2$"
+
+
 @pytest.mark.parametrize("content", ["x^2", "$$x^2$$", "$$\nx^2\n$$", r"\[ x^2 \]", "$x^2$", "  x^2 \n\n", r"\(x^2\)"])
 def test_formulas_are_display_blocks_whatever_their_delimiters(content: str) -> None:
     assert formula_block(content) == "$$\nx^2\n$$"

@@ -92,7 +92,7 @@ def test_the_tail_after_a_loop_stays() -> None:
         ("H<sub>2</sub>O <br/> <comp_id>", "H<sub>2</sub>O <br/> <comp_id>"),
         ("if a < b <!-- hidden -->", "if a < b \\<!-- hidden -->"),
         ("use `<tag>` and **bold**", "use `<tag>` and **bold**"),
-        ("<script src=\"x\">", "\\<script src=\"x\">"),
+        ("<script src=\"x\">", "&lt;script src=\"x\">"),
         ("```\n$5 $ 6 <tag>\n```", "```\n$5 $ 6 <tag>\n```"),
     ],
 )  # fmt: skip

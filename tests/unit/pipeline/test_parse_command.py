@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -14,11 +15,12 @@ from typer.testing import CliRunner
 
 from gravityocr.api import GravityOCR
 from gravityocr.cli import app
+from gravityocr.commands import options, parse_readers
 from gravityocr.commands import parse as parse_command
-from gravityocr.commands import parse_readers
 from gravityocr.commands.parse_options import ParseOptions
 from gravityocr.commands.parse_settings import ParseSettings, resolve
-from gravityocr.errors import ConfigError
+from gravityocr.errors import ConfigError, InputError
+from gravityocr.pipeline import layout_choice
 from gravityocr.pipeline.convert import PipelineConfig
 from gravityocr.pipeline.inputs import InputFile
 from gravityocr.pipeline.source import PageRanges
@@ -93,10 +95,26 @@ def test_stdout_of_any_encoding_takes_any_name(tmp_path: Path, charset: str) -> 
         (("-o", "out", "--format", "md,docx"), "docx"),
         (("-o", "out", "--text-format", "html"), "choose auto, plain or markdown"),
         (("-o", "out", "--workers", "0"), "choose auto, or 1 to 256"),
-        (("-o", "out", "--max-pages", "0"), "run.max_pages is 0"),
+        (("-o", "out", "--max-pages", "0"), "--max-pages is 0"),
         (("-o", "out", "--set", "sorce.dpi=100"), "did you mean 'source'"),
         (("-o", "out", "--set", "run.n_ahead=-1"), "run.n_ahead is -1"),
         (("-o", "out", "--config", "none.toml"), "none.toml: cannot be read"),
+        (("-o", "out", "--dpi", "1"), "--dpi is 1: choose"),
+        (("-o", "out", "--pages", "9" * 50_000), "50000 characters are too many"),
+        (("-o", "out", "--pages", "9" * 50), "is no page"),
+        (("-o", "out", "--pages", "0"), "pages count from 1"),
+        (("-o", "out", "--set", "source.max_page_px=" + "9" * 5000), "source.max_page_px"),
+        (("-o", "out", "--set", "source.dpi=" + "[" * 3000), "source.dpi"),
+        (("-o", "out", "--set", "source=" + "{a=" * 3000), "source"),
+        (("-o", "out", "--layout", "cdla", "--set", "layout_v3.threshold=0.5"), "layout_v3 settings are"),
+        (("-o", "out", "--set", "layout_v3.threshold=2"), "layout_v3.threshold is 2"),
+        (("-o", "out", "--set", "source.reference=x.hocr", "--server", "http://localhost:1"), "no use with --server"),
+        (("-o", "out", "--set", "source.reference=x.hocr", "--decode", "ar"), "--reference needs"),
+        (("file", "-o", "out", "--set", "source.reference=x.hocr"), "2 inputs were found"),
+        (("-o", "out", "--decode", "beam"), "--decode 'beam' is unknown"),
+        (("-o", "out", "--draft", "guess"), "--draft 'guess' is unknown"),
+        (("-o", "out", "--set", "assembly.mends=loops,loop"), "'loop' is no mend"),
+        (("-o", "out", "--password", "a", "--password-file", "file"), "give one"),
         (("-o", "out", "--server-model", "m"), "--server-model: goes with --server"),
         (
             ("-o", "out", "--server", "http://localhost:1", "--checkpoint", "x", "--decode", "ar"),
@@ -170,7 +188,8 @@ def test_records_tell_settings_apart_and_hold_no_secret() -> None:
 
     assert on_record() == on_record(set=["run.n_ahead=9"], workers="3", resume=True)  # only faster or slower
     for more in ({"dpi": 100.0}, {"format": "md"}, {"pages": "1"}, {"decode": "ar"}, {"no_merge": True},
-                 {"max_tokens": 9}, {"layout": "none"}, {"layout_model": "x"}, {"text_format": "markdown"},
+                 {"max_tokens": 9}, {"layout": "none"}, {"layout": "cdla", "layout_model": "x"},
+                 {"text_format": "markdown"},
                  {"set": ["layout.second_look=1"]}, {"server": "http://localhost:1"}):  # fmt: skip
         assert on_record() != on_record(**more)
     assert "hunter2" not in json.dumps(on_record(password="hunter2"))
@@ -239,7 +258,7 @@ def test_the_first_failure_stops_where_that_is_asked_for(tmp_path: Path) -> None
     code, answer, told = parse(tmp_path / "bad.pdf", page(tmp_path / "a.png"), "-o", tmp_path / "out", "--fail-fast")
     assert code == 1 and answer["n_failed"] == 1
     assert [file["status"] for file in answer["files"]] == ["failed", "skipped"]
-    assert "a.png" in told.rpartition("input(s):")[2] and "1 skipped" in told
+    assert "a.png: skipped: not run" in told and "2 inputs: 1 failed, 1 skipped" in told
 
 
 @pytest.mark.usefixtures("scripted")
@@ -247,3 +266,81 @@ def test_stdin_is_an_input(tmp_path: Path) -> None:
     data = page(tmp_path / "a.png").read_bytes()
     result = CliRunner().invoke(app, ["parse", "-", "--stdout"], input=data)
     assert result.exit_code == 0 and result.stdout.strip() == "text 0"
+
+
+def test_where_nothing_can_be_read_nothing_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_early(*arguments: object, **more: object) -> None:
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr(parse_command.GravityOCR, "from_pretrained", too_early)
+    monkeypatch.setattr(ParseSettings, "on_record", too_early)  # torch would come with the engine's settings
+    (tmp_path / "notes.pdf").write_text("no PDF")
+    code, answer, told = parse(tmp_path / "notes.pdf", tmp_path / "gone.png", "-o", tmp_path / "out")
+    assert code == 1 and [file["status"] for file in answer["files"]] == ["failed", "failed"]
+    assert "neither a PDF nor an image" in answer["files"][0]["error"]
+    assert told.count("notes.pdf: is neither") == 1 and told.count("gone.png: no such file") == 1
+
+
+def test_what_cannot_be_read_is_told_before_the_checkpoint_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def load(*arguments: object, **more: object) -> GravityOCR:
+        told.append(stream.getvalue())
+        return GravityOCR(ScriptedRecognizer(), ScriptedDetector([]))  # type: ignore[arg-type]
+
+    stream = io.StringIO()
+    monkeypatch.setattr(options.console, "file", stream)
+    monkeypatch.setattr(parse_command.GravityOCR, "from_pretrained", load)
+    code, answer, _ = parse(page(tmp_path / "a.png"), tmp_path / "gone.png", "-o", tmp_path / "out", "--workers", "1")
+    assert code == 1 and [file["status"] for file in answer["files"]] == ["ok", "failed"]
+    assert "gone.png: no such file" in told[0]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_stdout_says_in_a_comment_what_failed(tmp_path: Path) -> None:
+    bad = tmp_path / "bad-->.pdf"
+    bad.write_bytes(b"%PDF-")
+    result = CliRunner().invoke(app, ["parse", str(page(tmp_path / "a.png")), str(bad), "--stdout"])
+    assert result.exit_code == 1 and "text 0" in result.stdout
+    *_, last = result.stdout.strip().splitlines()
+    assert last.startswith("<!-- ") and last.endswith(" -->") and "failed" in last and last.count("-->") == 1
+
+
+def test_the_names_that_the_engine_knows() -> None:
+    from gravityocr.decoding.prompts import DECODE_MODES
+    from gravityocr.engine.engine import DRAFTS
+
+    assert (options.DECODE_MODES, options.DRAFTS) == (DECODE_MODES, DRAFTS)
+
+
+def test_mends_are_chosen_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "parse.toml"
+    file.write_text('[assembly]\nmends = ["currency", "loops"]\n')
+    assert settings(config=str(file)).config.assembly.mends == ("loops", "currency")
+    for text in ("loops,currency", '["loops", "currency"]'):
+        assert settings(set=[f"assembly.mends={text}"]).config.assembly.mends == ("loops", "currency")
+    assert settings(set=["assembly.mends=[]"]).config.assembly.mends == ()
+
+
+def test_the_detector_that_auto_takes_is_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for is_here, name in ((False, "cdla"), (True, "pp-doclayout-v3")):
+        monkeypatch.setattr(layout_choice, "_v3_is_here", lambda model, is_here=is_here: is_here)
+        asked = ParseOptions(["a"], out="out")
+        found.append(resolve(asked).on_record(asked))
+        assert found[-1]["detector"] == name
+    assert found[0] != found[1]
+
+
+def test_a_password_may_lie_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(" hünter 2 \n", encoding="utf-8")
+    assert settings(password_file=str(file)).config.source.password == " hünter 2 "
+    for content in (b"", b"\n", b"a\nb\n", b"\xff\n", b"a" * 2000):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match="holds no password"):
+            settings(password_file=str(file))
+    with pytest.raises(InputError, match="cannot be read"):
+        settings(password_file=str(tmp_path))

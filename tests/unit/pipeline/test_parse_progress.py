@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -24,6 +25,10 @@ def read_page(index: int, ned: float | None = None, n_skipped: int = 0) -> Page:
     return Page(index, (100, 100), regions, seconds={"render": 0.5, "recognize": 1.0}, text_layer_ned=ned)
 
 
+def layer(n_compared: int, *pages: int) -> dict[str, Any]:
+    return {"n_compared": n_compared, "disagreeing_pages": list(pages)}
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 0.0
@@ -39,7 +44,7 @@ Make = Callable[..., tuple[Progress, io.StringIO, Clock]]
 def make() -> Make:
     def make(terminal: bool = False, n_files: int = 2, n_pages: int = 0) -> tuple[Progress, io.StringIO, Clock]:
         stream, clock = io.StringIO(), Clock()
-        console = Console(file=stream, force_terminal=terminal, width=100, highlight=False, color_system=None)
+        console = Console(file=stream, force_terminal=terminal, width=160, highlight=False, color_system=None)
         return Progress(console, n_files, n_pages, TextCheckConfig(), clock), stream, clock
 
     return make
@@ -71,11 +76,11 @@ def test_the_table_is_drawn_on_a_terminal_only(make: Make) -> None:
         with progress:
             progress.opened("a.pdf", 1)
             progress.page("a.pdf", read_page(0), 18)
-            progress.finished(FileReport("a.pdf", "ok", outputs=("out/a/a.md",)))
+            progress.finished(FileReport("a.pdf", "ok", outputs=("out/a/a.md", "out/a/a.json")))
         lines = stream.getvalue()
         assert ("elapsed" in lines) is terminal
         assert ("a.pdf: page 1, 2 regions, ok, 1.5 s" in lines) is not terminal
-        assert ("wrote out/a/a.md" in lines) is not terminal
+        assert ("[1/2] a.pdf -> out/a (2 files)" in lines) is not terminal
 
 
 def test_failures_notes_and_disagreeing_pages_are_told_in_both(make: Make) -> None:
@@ -91,10 +96,10 @@ def test_failures_notes_and_disagreeing_pages_are_told_in_both(make: Make) -> No
         assert "b.pdf: partial: page 1: 1 of 2 regions failed" in lines
 
 
-def test_the_summary_names_all_that_failed(make: Make) -> None:
+def test_the_summary_counts_and_tells_where_the_output_is(make: Make) -> None:
     progress, stream, clock = make()
     reports = [
-        FileReport("a.pdf", "ok"),
+        FileReport("a.pdf", "ok", 1, 2, outputs=("out/a/a.md",), notes=("x",), text_layer=layer(4, 2, 3)),
         FileReport("b.pdf", "failed", error="b.pdf: is empty"),
         FileReport("c.pdf", "ok", resumed=True),
         FileReport("d.pdf", "skipped", error="not run"),
@@ -104,12 +109,48 @@ def test_the_summary_names_all_that_failed(make: Make) -> None:
         progress.finished(report)
     clock.now = 3725.0
     stream.truncate(0)
-    progress.summarize(reports)
+    progress.summarize(reports, "out")
     assert stream.getvalue().lstrip("\0").splitlines() == [
-        "4 input(s): 1 ok, 1 failed, 1 resumed, 1 skipped; 1 page(s), 2 regions, 20 tokens, TPF 2.25, 1:02:05",
-        "  failed: b.pdf: is empty",
-        "  d.pdf: skipped: not run",
+        "4 inputs: 1 ok, 1 failed, 1 resumed, 1 skipped; 1 page, 2 regions, 20 tokens, TPF 2.25, 1 note, 1:02:05",
+        "text layer: 4 pages compared, 2 differ (a.pdf: 2, 3)",
+        "the output is in out",
     ]
+
+
+def test_failures_that_are_long_gone_are_told_once_more(make: Make) -> None:
+    progress, stream, _ = make(n_files=2)
+    failed = FileReport("b.pdf", "failed", error="b.pdf: is empty")
+    progress.finished(failed)
+    for index in range(11):
+        progress.page("a.pdf", read_page(index), 18)
+    stream.truncate(0)
+    progress.summarize([failed, FileReport("d.pdf", "skipped", error="not run")])
+    told = stream.getvalue().lstrip("\0").splitlines()
+    assert told[1:] == ["  failed: b.pdf: is empty", "  d.pdf: skipped: not run"]
+
+
+def test_what_was_told_early_is_not_told_at_its_turn(make: Make) -> None:
+    progress, stream, _ = make()
+    progress.unreadable("b.pdf", "b.pdf: is empty")
+    progress.finished(FileReport("b.pdf", "failed", error="b.pdf: is empty"))
+    progress.finished(FileReport("c.pdf", "failed", error="c.pdf: is torn"))
+    assert stream.getvalue().splitlines() == ["failed: b.pdf: is empty", "[2/2] failed: c.pdf: is torn"]
+
+
+def test_names_cannot_act_on_the_terminal(make: Make) -> None:
+    name = "a\x1b[2J\x07\x9b\n\u202e.pdf"
+    for terminal in (True, False):
+        progress, stream, _ = make(terminal)
+        progress.opened(name, 2)
+        table = drawn(progress)
+        progress.page(name, read_page(0, ned=0.4), 1)
+        progress.note(name)
+        progress.unreadable(name, f"{name}: is empty")
+        progress.finished(FileReport(name, "ok", notes=(name,), outputs=(f"out/{name}/a.md",)))
+        progress.summarize([FileReport(name, "ok", outputs=(name,))], name)
+        lines = stream.getvalue() + table
+        assert r"a\x1b[2J\x07\x9b\n\u202e.pdf" in lines
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(lines.replace("\x1b[33m", "").replace("\x1b[0m", ""))
 
 
 def test_names_with_brackets_are_no_markup(make: Make) -> None:

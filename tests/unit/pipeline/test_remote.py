@@ -20,6 +20,7 @@ from PIL import Image
 from gravityocr.errors import ConfigError, InputError
 from gravityocr.pipeline.inputs import InputFile, collect_inputs
 from gravityocr.pipeline.source import iter_pages
+from gravityocr.pipeline.sources import remote
 from gravityocr.pipeline.sources.remote import RemoteConfig, fetch, opened, read_stdin
 from gravityocr.pipeline.sources.transport import CheckedBackend, Deadline
 
@@ -57,6 +58,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(b"<html>", int(path.rsplit("/", 1)[1]))
         elif path.startswith("/to/"):
             self.answer(b"", 302, Location=path.removeprefix("/to/"))
+        elif path == "/backslash":
+            self.answer(b"", 302, Location="http://127.0.0.1\\@h.org/a")
         elif path == "/loop":
             self.answer(b"", 307, Location="/loop")
         elif path == "/page":
@@ -67,6 +70,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(gzip.compress(png() + b"\0" * 3_000_000), Content_Encoding="gzip")
         elif path == "/badgzip":
             self.answer(b"no gzip", Content_Encoding="gzip")
+        elif path == "/cutgzip":
+            self.answer(gzip.compress(png())[:-9], Content_Encoding="gzip")
+        elif path == "/brotli":
+            self.answer(png(), Content_Encoding="br")
         elif path == "/endless":
             self.send_response(200)
             self.end_headers()
@@ -143,7 +150,10 @@ def test_files_are_opened_as_they_are_and_errors_stay_errors(tmp_path: Path) -> 
         ("/empty", "is empty"),
         ("/endless", "is larger than 1 MB; split it"),
         ("/bomb.png", "is larger than 1 MB"),
-        ("/badgzip", "cannot be decoded"),
+        ("/badgzip", "cannot be unpacked"),
+        ("/cutgzip", "is cut short"),
+        ("/brotli", "packed in an unknown way"),
+        ("/backslash", "leads on to an address that is none"),
         ("/short", "the connection breaks off"),
         ("/loop", "more than 5 times"),
         ("/to/ftp://h.org/a.pdf", "leads on to a ftp address, which is not fetched"),
@@ -188,6 +198,33 @@ def test_a_name_that_is_not_resolved_in_time_is_told(tmp_path: Path) -> None:
 def test_gzip_bodies_and_logins_of_urls_work(server: str, tmp_path: Path) -> None:
     assert fetch(f"{server}/gzip.png", HERE, tmp_path).read_bytes() == png()
     assert fetch(f"{server}/login.png".replace("//", "//me:pw@"), HERE, tmp_path).read_bytes() == png()
+
+
+def test_a_packed_answer_is_unpacked_a_little_at_a_time(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    store = remote._store
+
+    def seen(chunks: Iterator[bytes], path: Path, max_bytes: int) -> None:
+        store((sizes.append(len(chunk)) or chunk for chunk in chunks), path, max_bytes)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(remote, "_store", seen)
+    path = fetch(f"{server}/bomb.png", HERE, tmp_path)
+    assert path.stat().st_size == 3_000_000 + len(png()) == sum(sizes) and max(sizes) <= 1 << 16
+
+
+@pytest.mark.parametrize("sign", ["\\", "\n", "\t", "\0", "\x7f"])
+def test_urls_that_readers_take_apart_differently_are_refused(tmp_path: Path, sign: str) -> None:
+    def never(host: str, port: int) -> Sequence[str]:
+        raise AssertionError(host)
+
+    for url in (f"https://user:secret@127.0.0.1{sign}@example.com/", f"https://example.com/{sign}a.pdf"):
+        with pytest.raises(InputError, match="is no URL of a document; write https") as caught:
+            fetch(url, HERE, tmp_path, resolver=never)
+        (item,) = collect_inputs([url])
+        assert "is no URL" in str(item.error)
+        assert not any(word in f"{caught.value} {item.error} {item.name}" for word in ("user", "secret"))
 
 
 def test_redirects_are_followed_and_logins_stay_with_their_host(server: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from gravityocr.pipeline.inputs import sniff
 from gravityocr.pipeline.pixels import to_rgb
 from gravityocr.pipeline.source import PageRanges, SourceConfig, count_pages, iter_pages
 from gravityocr.pipeline.sources import image as source_image
-from gravityocr.pipeline.sources.pdf import PdfFile
+from gravityocr.pipeline.sources.pdf_process import PdfProcess
 
 
 def make_pdf(path: Path, sizes: list[tuple[float, float]], rotations: dict[int, int] | None = None) -> Path:
@@ -283,13 +283,13 @@ def test_pdf_page_limit_scales_the_rendering(tmp_path: Path) -> None:
 
 def test_pdf_pages_are_made_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rendered: list[int] = []
-    real = PdfFile.read
+    real = PdfProcess.read
 
-    def spy(file: PdfFile, index: int) -> tuple[Image.Image, tuple[PlacedText, ...], str | None]:
+    def spy(file: PdfProcess, index: int) -> tuple[Image.Image, tuple[PlacedText, ...], str | None]:
         rendered.append(index)
         return real(file, index)
 
-    monkeypatch.setattr(PdfFile, "read", spy)
+    monkeypatch.setattr(PdfProcess, "read", spy)
     pages = iter_pages(make_pdf(tmp_path / "a.pdf", [(72, 72)] * 10))
     assert rendered == []
     next(pages)
@@ -312,14 +312,14 @@ def test_a_page_image_is_its_receivers_alone(tmp_path: Path) -> None:
 
 
 def test_a_bad_pdf_page_does_not_take_the_others_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = PdfFile.read
+    real = PdfProcess.read
 
-    def fails_on_second(file: PdfFile, index: int) -> tuple[Image.Image, tuple[PlacedText, ...], str | None]:
+    def fails_on_second(file: PdfProcess, index: int) -> tuple[Image.Image, tuple[PlacedText, ...], str | None]:
         if index == 1:
             raise pdfium.PdfiumError("Failed to load page.")
         return real(file, index)
 
-    monkeypatch.setattr(PdfFile, "read", fails_on_second)
+    monkeypatch.setattr(PdfProcess, "read", fails_on_second)
     pages = list(iter_pages(make_pdf(tmp_path / "a.pdf", [(72, 72)] * 3)))
     assert [page.image is not None for page in pages] == [True, False, True]
     assert pages[1].error == "page 2 cannot be rendered (Failed to load page.); hand an intact copy"

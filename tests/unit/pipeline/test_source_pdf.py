@@ -237,5 +237,5 @@ def test_errors_call_the_file_by_its_given_name(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"^https://h\.org/a: "):
             count_pages(path, name="https://h.org/a")
     path.write_bytes(document(BOX))
-    with pytest.raises(InputError, match=r"^https://h\.org/a: has 1 page"):
+    with pytest.raises(InputError, match=r"^https://h\.org/a: has page 1 only"):
         list(iter_pages(path, PageRanges.parse("3"), name="https://h.org/a"))

@@ -10,7 +10,7 @@ from gravityocr.document import Box, Label, PlacedText, Recognition
 from gravityocr.errors import ConfigError
 from gravityocr.pipeline.layout import LayoutBox
 from gravityocr.pipeline.source import SourcePage
-from gravityocr.pipeline.stages import PageWork, PipelineConfig, RunConfig, finish, plan, read
+from gravityocr.pipeline.stages import MAX_CHARS, PageWork, PipelineConfig, RunConfig, finish, plan, read
 
 TASKS = frozenset({"text"})
 OUTLINE = ((95.0, 95.0), (705.0, 95.0), (705.0, 305.0), (95.0, 300.0))
@@ -63,6 +63,29 @@ def test_a_loop_that_was_flagged_already_is_left_alone(two_paragraphs: Image.Ima
     answer = Recognition("la " * 300, "loop_cut", "cut by the engine")
     read(work, ScriptedRecognizer(lambda k, crop: answer))
     assert work.regions[0].content == answer.text and work.regions[0].error == "cut by the engine"
+
+
+def test_what_is_too_long_is_cut_and_told(two_paragraphs: Image.Image) -> None:
+    work = planned(two_paragraphs)
+    words = "".join(f"word {number} and " for number in range(MAX_CHARS // 10))
+    assert len(words) > MAX_CHARS
+    answers = [Recognition(words), Recognition(words, "failed", "no connection")]
+    read(work, ScriptedRecognizer(lambda k, crop: answers[k]))
+    first, second = work.regions
+    assert (first.status, len(first.content)) == ("truncated", MAX_CHARS)
+    assert first.error == f"{len(words)} characters were read, of which {MAX_CHARS} are kept"
+    assert (second.status, len(second.content)) == ("failed", MAX_CHARS)
+    assert second.error is not None and second.error.startswith("no connection; ")
+    assert finish(work, PipelineConfig(), None).status == "partial"
+
+
+def test_an_answer_of_the_wrong_kind_costs_its_own_region(two_paragraphs: Image.Image) -> None:
+    work = planned(two_paragraphs)
+    answers = [Recognition(b"bytes"), Recognition("read", n_tokens=4)]  # type: ignore[arg-type]
+    read(work, ScriptedRecognizer(lambda k, crop: answers[k]))
+    assert [region.status for region in work.regions] == ["failed", "ok"]
+    assert work.regions[0].error == "the recognizer answered bytes as text: report it"
+    assert work.n_decoded == 4 and finish(work, PipelineConfig(), None).status == "partial"
 
 
 WORDS = (PlacedText("paragraph", Box(100, 100, 300, 120)), PlacedText("one", Box(310, 100, 380, 120)))

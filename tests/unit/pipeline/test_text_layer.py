@@ -14,12 +14,13 @@ from tests.unit.pipeline.scripted import ScriptedDetector, ScriptedRecognizer
 
 from gravityocr.document import Box, PlacedText
 from gravityocr.errors import InputError
-from gravityocr.pipeline import text_layer
+from gravityocr.pipeline import source, text_layer
 from gravityocr.pipeline.convert import PipelineConfig, convert
 from gravityocr.pipeline.crops import CropConfig
 from gravityocr.pipeline.layout import LayoutBox
 from gravityocr.pipeline.source import SourceConfig, SourcePage, iter_pages
 from gravityocr.pipeline.sources import pdf as source_pdf
+from gravityocr.pipeline.sources.pdf import PdfFile
 from gravityocr.pipeline.text_layer import page_text, words_in
 
 WITH = SourceConfig(dpi=100, text_layer=True)
@@ -119,6 +120,7 @@ def test_what_is_off_the_page_or_as_large_as_it_is_left_out(tmp_path: Path) -> N
 def test_a_hostile_layer_costs_its_words_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = write_pdf([SHEET])
     plain = first(tmp_path, data, replace(WITH, text_layer=False))
+    monkeypatch.setattr(source, "PdfProcess", lambda *arguments: PdfFile(*arguments[:6]))  # what is patched is here
     monkeypatch.setattr(text_layer, "MAX_CHARS", 12)
     page = first(tmp_path, data)
     assert page.words == () and page.error is None and page.image is not None and plain.image is not None

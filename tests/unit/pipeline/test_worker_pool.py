@@ -58,11 +58,29 @@ def test_a_process_that_dies_costs_its_page_and_is_replaced(pool: WorkerPool) ->
     assert {int(answer[0].text.split()[0]) for answer in answers} <= set(pool.pids)
 
 
-def test_one_killed_from_outside_is_replaced_too(pool: WorkerPool) -> None:
-    for pid in pool.pids:
-        os.kill(pid, signal.SIGKILL)
-    statuses = [pool.recognize(crops(20))[0].status for _ in range(4)]
-    assert statuses.count("failed") == 2 and statuses.count("ok") == 2
+def test_one_killed_before_it_has_a_page_is_replaced_and_costs_none(pool: WorkerPool) -> None:
+    processes = [psutil.Process(pid) for pid in pool.pids]
+    for process in processes:
+        process.kill()
+    psutil.wait_procs(processes, timeout=5)
+    assert [pool.recognize(crops(20))[0].status for _ in range(4)] == ["ok"] * 4
+
+
+def test_processes_that_die_while_they_start_are_started_again(tmp_path: Path) -> None:
+    with WorkerPool(MakePidReader(dies_until=(str(tmp_path), 2)), 1) as pool:
+        assert pool.recognize(crops(20))[0].status == "ok" and pool.n_deaths == 2
+    for process in list(tmp_path.iterdir()):
+        process.unlink()
+    with WorkerPool(MakePidReader(dies_until=(str(tmp_path), 3)), 2) as pool:  # one is ready, the other dies
+        assert [pool.recognize(crops(20 + n))[0].status for n in range(3)] == ["ok"] * 3
+
+
+def test_a_process_that_never_starts_again_fails_its_page_by_name(tmp_path: Path) -> None:
+    with WorkerPool(MakePidReader(dies_until=(str(tmp_path), 0)), 1) as pool:
+        pool._factory = MakePidReader(dies=True)
+        os.kill(pool.pids[0], signal.SIGKILL)
+        lost = pool.recognize(crops(20))[0]
+        assert lost.status == "failed" and "SIGKILL" in str(lost.error)
 
 
 def test_what_a_recognizer_raises_is_raised_here_and_costs_no_process(pool: WorkerPool) -> None:

@@ -10,7 +10,15 @@ from typing import Any
 
 from gravityocr.document import Document, Label, Page, Passage, Region
 from gravityocr.pipeline.export.captions import captions, is_note
-from gravityocr.pipeline.export.document import Export, Place, Places, mark_text, passages_by_page, picture_of
+from gravityocr.pipeline.export.document import (
+    Export,
+    Place,
+    Places,
+    mark_text,
+    passages_by_page,
+    picture_of,
+    shown_markdown,
+)
 from gravityocr.pipeline.export.tables import TableGrid, table_grid
 
 _LABELS: dict[Label, str] = {
@@ -84,7 +92,7 @@ class _Builder:
         found = self.places.of(passage)
         layer = "furniture" if passage.furniture else "body"
         if passage.kind == "table":
-            grid = table_grid(passage.content or passage.markdown)
+            grid = table_grid(passage.content or shown_markdown(passage))
             if grid is not None:
                 return self._float("tables", "table", found, layer, {"data": _table(grid), "annotations": []})
         if passage.kind == "mark":
@@ -96,13 +104,13 @@ class _Builder:
             return self._float("pictures", "picture", found, layer, fields)
         if passage.kind == "list":
             return self._list(passage, found, layer)
-        text = (passage.content or passage.markdown).strip()
+        text = (passage.content or shown_markdown(passage)).strip()
         return self._text(text, self._label(passage), found, layer, _extra(passage))
 
     def add_caption(self, passage: Passage, of: Item) -> None:
         """Add a caption or note below the figure, table or code that it is of."""
         note = is_note(passage, self.places)
-        text = (passage.content or passage.markdown).strip()
+        text = (passage.content or shown_markdown(passage)).strip()
         item = self._text(text, "footnote" if note else "caption", self.places.of(passage), of["content_layer"], {}, of)
         if "captions" in of:
             of["footnotes" if note else "captions"].append({"$ref": item["self_ref"]})
@@ -135,7 +143,7 @@ class _Builder:
 
     def _list(self, passage: Passage, found: list[Place], layer: str) -> Item:
         group = self._placed("groups", {"name": "list", "label": "list"}, layer)
-        for line in (passage.content or passage.markdown).split("\n"):
+        for line in (passage.content or shown_markdown(passage)).split("\n"):
             if not line.strip():
                 continue
             mark = _ITEM.match(line)

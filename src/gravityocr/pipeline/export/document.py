@@ -10,6 +10,7 @@ from pathlib import Path
 from gravityocr.document import Box, Document, Page, Passage, Region, RegionRef
 from gravityocr.pipeline.assembly import AssemblyConfig
 
+_CUT = re.compile(r"\n\n<!-- region \d+ was cut: [^>\n]*-->\Z")
 _FAILED_PAGE = re.compile(r"<!-- page (\d+) failed:")
 
 
@@ -98,6 +99,11 @@ def _whole_page(page: Page) -> Passage:
 def picture_of(passage: Passage) -> str | None:
     """Return the name of the picture that a passage shows in place of text."""
     return passage.image if passage.kind in ("figure", "mark") else None
+
+
+def shown_markdown(passage: Passage) -> str:
+    """Return a passage's Markdown without the comment that says where it was cut: statuses are told in other ways."""
+    return _CUT.sub("", passage.markdown)
 
 
 def mark_text(passage: Passage) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gravityocr.document import Box, Document, Page, Passage, Polygon, Region
@@ -34,8 +35,8 @@ def page_json(page: Page) -> dict[str, Any]:
         "status": page.status,
         "error": page.error,
         "size_px": list(page.size_px),
-        "seconds": {name: round(value, 4) for name, value in page.seconds.items()},
-        "text_layer_ned": None if page.text_layer_ned is None else round(page.text_layer_ned, 4),
+        "seconds": {name: _finite(value, 4) for name, value in page.seconds.items()},
+        "text_layer_ned": None if page.text_layer_ned is None else _finite(page.text_layer_ned, 4),
         "regions": [region_json(region, page.size_px) for region in page.regions],
     }
 
@@ -49,13 +50,13 @@ def region_json(region: Region, size_px: tuple[int, int]) -> dict[str, Any]:
         "task": region.task,
         "bbox_px": _rounded(region.box),
         "bbox_2d": list(region.box.per_mille(size_px)),
-        "polygon_px": [[round(x, 1), round(y, 1)] for x, y in region.polygon],
+        "polygon_px": [[_finite(x, 1), _finite(y, 1)] for x, y in region.polygon],
         "content": region.content,
         "status": region.status,
         "error": region.error,
         "n_tokens": region.n_tokens,
         "n_forwards": region.n_forwards,
-        "score": round(region.score, 4),
+        "score": _finite(region.score, 4),
         "image": f"images/{region.image}" if region.image else None,
         "text_layer": region.text_layer,
     }
@@ -75,9 +76,15 @@ def passage_json(passage: Passage) -> dict[str, Any]:
 
 def polygon_per_mille(polygon: Polygon, size_px: tuple[int, int]) -> list[list[int]]:
     """Return an outline in 0-1000 of the page's width and height, as `bbox_2d` has its corners."""
-    points = [Box(x, y, x, y).per_mille(size_px) for x, y in polygon]
+    finite = [(x, y) for x, y in polygon if math.isfinite(x) and math.isfinite(y)]
+    points = [Box(x, y, x, y).per_mille(size_px) for x, y in finite]
     return [[x, y] for x, y, _, _ in points]
 
 
-def _rounded(box: Box) -> list[float]:
-    return [round(value, 1) for value in (box.x0, box.y0, box.x1, box.y1)]
+def _finite(value: float, n_digits: int) -> float | None:
+    """JSON has no nan and no infinity: null."""
+    return round(value, n_digits) if math.isfinite(value) else None
+
+
+def _rounded(box: Box) -> list[float | None]:
+    return [_finite(value, 1) for value in (box.x0, box.y0, box.x1, box.y1)]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+from PIL import Image
 
 from gravityocr.errors import InputError
 
@@ -71,6 +76,42 @@ def whole_file(path: Path, *, by_way_of: Path | None = None) -> Iterator[IO[byte
                 part.unlink(missing_ok=True)
 
 
+def write_image(path: Path, image: Image.Image, kind: str, **options: Any) -> None:
+    """Write a picture whole, in Pillow's format `kind`.
+
+    It is encoded in memory: Pillow, which writes to a file's descriptor itself, takes no notice of a disk that is
+    full in the middle of a picture.
+
+    *Raises*: InputError where it cannot be written.
+    """
+    with whole_file(path) as stream:
+        encoded = io.BytesIO()
+        image.save(encoded, kind, **options)
+        stream.write(encoded.getbuffer())
+
+
+def read_regular(path: str | Path) -> bytes:
+    """Read a file that is one: no link, and nothing that would be waited for.
+
+    *Raises*: OSError, and FileNotFoundError of its kinds where nothing is there.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags)
+    with open(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        return stream.read()
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse to write through a link, which leads who knows where.
+
+    *Raises*: InputError where `path` is one.
+    """
+    if os.path.islink(path):
+        raise InputError(f"{path}: is a link, and outputs are not written through links; remove it")
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, where they are missing.
 
@@ -92,5 +133,5 @@ def remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
-            f"{path}: an earlier picture cannot be removed ({error.strerror}); remove it yourself"
+            f"{path}: what an earlier run wrote cannot be removed ({error.strerror}); remove it yourself"
         ) from error

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from gravityocr.errors import ConfigError
-from gravityocr.pipeline.inputs import source_identity, source_stem
+from gravityocr.pipeline.export.files import read_regular
+from gravityocr.pipeline.sources.names import origin_of, source_identity, source_stem
 
 RECORD = ".source"
 """The file that names a folder's input where no JSON does."""
@@ -61,6 +62,19 @@ class OutputFolders:
             if folder is not None:
                 self._claimed[_key(name)] = identity
                 return folder
+            number += 1
+
+    def owned(self, source: str | Path) -> Path | None:
+        """Return the folder that holds outputs of an input from an earlier run; nothing is claimed."""
+        stem, identity = _stem(source), source_identity(source)
+        number = 1
+        while True:
+            places = self._found(_key(stem if number == 1 else f"{stem}-{number}"))
+            if not places:
+                return None
+            for place in places:
+                if owner_of(place) == identity:
+                    return place
             number += 1
 
     def _folder_for(self, name: str, identity: str) -> Path | None:
@@ -123,21 +137,37 @@ def _key(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
+def owner_of(folder: Path) -> str | None:
+    """Return the input whose outputs a folder holds, by our record in it; None where there is none."""
+    try:
+        owner = json.loads(read_regular(folder / f"{folder.name}.json"))["source_path"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        owner = None
+    if isinstance(owner, str) and owner:
+        return owner
+    try:
+        return os.fsdecode(read_regular(folder / RECORD)) or None
+    except (OSError, ValueError):
+        return None
+
+
+def is_document_folder(folder: Path) -> bool:
+    """Tell whether a folder is one that a document was written into."""
+    owner = owner_of(folder)
+    return owner is not None and (origin_of(owner) != "file" or os.path.isabs(owner))
+
+
+def holds_outputs(folder: Path) -> bool:
+    """Tell whether a document's texts are in a folder, whoever wrote them."""
+    return any(os.path.lexists(folder / f"{folder.name}{suffix}") for suffix in SUFFIXES.values())
+
+
 def _owner(place: Path) -> str | None:
     """Return the input that an existing place belongs to, `_FOREIGN` where no record tells, None where it is free."""
     if not place.is_dir():
         return _FOREIGN if os.path.lexists(place) else None
-    record = place / f"{place.name}.json"
-    try:
-        owner = json.loads(record.read_text(encoding="utf-8"))["source_path"]
-    except (OSError, ValueError, KeyError, TypeError):
-        owner = None
-    if isinstance(owner, str):
+    owner = owner_of(place)
+    if owner is not None:
         return owner
-    try:
-        return os.fsdecode((place / RECORD).read_bytes())
-    except OSError:
-        pass
     # pictures alone are what a run left that was stopped
-    texts = [place / f"{place.name}{suffix}" for suffix in SUFFIXES.values()]
-    return _FOREIGN if any(os.path.lexists(path) for path in texts) else None
+    return _FOREIGN if holds_outputs(place) else None

@@ -46,7 +46,8 @@ def glm_ocr_json(export: Export) -> list[list[dict[str, Any]]]:
 
     `label` is text, table, formula or image. A formula has its number in it; regions that are read together are
     apart, each with its own part. Headers, footers and page numbers are there where the Markdown has them.
-    A region that was not read has its `status` and `error` beside the empty content; `image_path` is its picture.
+    A region that was not read has its `status` and `error` beside the empty content; so has a page that was not, as
+    one region. `image_path` is a region's picture.
     """
     document = export.document
     furniture = any(passage.furniture for passage in document.passages)
@@ -57,16 +58,29 @@ def _page(page: Page, furniture: bool, assembly: AssemblyConfig) -> list[dict[st
     """Each page is put together by itself, so that no passage is of two of its regions, formula numbers apart."""
     of_region: dict[int, Passage] = {}
     numbers: set[int] = set()
-    for passage in assemble([page], replace(assembly, merge=False, keep_furniture=True)):
+    mends = tuple(mend for mend in assembly.mends if mend != "failures")  # told by `status`, not in the text
+    for passage in assemble([page], replace(assembly, merge=False, keep_furniture=True, mends=mends)):
         found = {source.region for source in passage.sources}
         sources = [region for region in page.regions if region.index in found]
         if passage.kind == "formula" and len(sources) > 1:
-            inside = {region.index for region in sources if region.label == "formula_number"}
+            inside = {
+                region.index for region in sources if region.label == "formula_number" or region.task != "formula"
+            }
             numbers |= inside
             sources = [region for region in sources if region.index not in inside]
         of_region |= {region.index: passage for region in sources[:1]}
     shown = [region for region in page.regions if region.index not in numbers and (furniture or not _drops(region))]
+    if page.status == "failed" and not page.regions:
+        return [_lost(page)]
     return [_entry(place, region, page, of_region.get(region.index)) for place, region in enumerate(shown)]
+
+
+def _lost(page: Page) -> dict[str, Any]:
+    """A page that could not be read is one region all over it."""
+    return {
+        "index": 0, "label": "text", "native_label": "text", "content": "", "bbox_2d": [0, 0, 1000, 1000],
+        "status": "failed", "error": page.error,
+    }  # fmt: skip
 
 
 def _drops(region: Region) -> bool:

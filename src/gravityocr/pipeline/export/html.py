@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from html import escape
 
 from gravityocr.document import Document, Page, Passage, Region, RegionRef
-from gravityocr.pipeline.export.document import Export, Place, Places, mark_text, passages_by_page, picture_of
+from gravityocr.pipeline.export.document import (
+    Export,
+    Place,
+    Places,
+    mark_text,
+    passages_by_page,
+    picture_of,
+    shown_markdown,
+)
 from gravityocr.pipeline.export.files import printable
 from gravityocr.pipeline.export.html_page import document_end, document_head
 from gravityocr.pipeline.export.markup import markdown_html, table_html
@@ -48,18 +56,27 @@ def _safe(text: str) -> str:
 
 
 def _header(document: Document) -> str:
-    counts = ", ".join(f"{name} {n}" for name, n in sorted(document.status_counts().items()))
+    counts = ", ".join(f"{n} {_words(name)}" for name, n in sorted(document.status_counts().items()))
+    size = f"{_counted(len(document.pages), 'page')}, {_counted(document.n_regions, 'region')}"
     lines = [f'<p class="name">{_safe(document.source)}</p>']
-    shown = _status(document.status, document.error) if document.status != "ok" else document.status
-    lines.append(f"<p>{shown} · {len(document.pages)} p. · {counts or 0}</p>")
-    lines += [f"<p>{_safe(document.error)}</p>"] if document.error else []
+    shown = f"{_status(document.status)} " if document.status != "ok" else ""
+    lines.append(f"<p>{shown}{size}{f': {counts}' if counts else ''}</p>")
+    told = {page.error for page in document.pages}  # below, where it happened
+    lines += [f"<p>{_safe(document.error)}</p>"] if document.error and document.error not in told else []
     lines += [f'<p class="note">{_safe(note)}</p>' for note in document.notes]
     return f"<header>\n{''.join(lines)}\n</header>\n"
 
 
-def _status(status: str, error: str | None) -> str:
-    title = f' title="{_safe(error)}"' if error else ""
-    return f'<strong class="status"{title}>\N{WARNING SIGN} {escape(status)}</strong>'
+def _counted(n: int, name: str) -> str:
+    return f"{n} {name}" if n == 1 else f"{n} {name}s"
+
+
+def _words(status: str) -> str:
+    return status.replace("_", " ")
+
+
+def _status(status: str) -> str:
+    return f'<strong class="status">\N{WARNING SIGN} {escape(_words(status))}</strong>'
 
 
 def _page(
@@ -68,8 +85,10 @@ def _page(
     yield f'<section class="page" id="page{page.index + 1}" aria-label="{page.index + 1}">\n'
     yield from _scan(export, page, passage_of)
     yield '<article class="reading">\n'
-    if page.status != "ok":
-        yield f"<p>{_status(page.status, page.error)} {_safe(page.error or '')}</p>\n"
+    if page.status != "ok" and not any(passage.kind == "mark" and not places.of(passage) for _, passage in passages):
+        yield f"<p>{_status(page.status)} {_safe(page.error or '')}</p>\n"
+    if page.status == "ok" and not page.regions and not passages:
+        yield '<p class="note">blank page</p>\n'
     for number, passage in passages:
         yield from _passage(export, number, passage, places)
     yield _rest(page, places.uncited(page))
@@ -120,7 +139,7 @@ def _passage(export: Export, number: int, passage: Passage, places: Places) -> I
     yield f'<span class="places">{links}</span>' if links else ""
     told = dict.fromkeys((place.region.status, place.region.error) for place in found if place.region.status != "ok")
     for status, error in told:
-        yield f"<p>{_status(status, error)} {_safe(error or '')}</p>"
+        yield f"<p>{_status(status)} {_safe(error or '')}</p>"
     yield _content(export, passage)
     yield "</div>\n"
 
@@ -136,12 +155,12 @@ def _content(export: Export, passage: Passage) -> str:
     if picture is not None:
         return _picture(export, picture, passage.label)
     if passage.kind == "table":
-        return table_html(passage.content or passage.markdown)
+        return table_html(passage.content or shown_markdown(passage))
     if passage.kind == "formula":
-        return formula_html(_plain(_without_marks(passage.markdown)), display=True)
+        return formula_html(_plain(_without_marks(shown_markdown(passage))), display=True)
     if passage.kind == "mark":
         return f'<p class="status">{_safe(mark_text(passage))}</p>'
-    return markdown_html(passage.markdown)
+    return markdown_html(shown_markdown(passage))
 
 
 def _picture(export: Export, name: str, label: str) -> str:
@@ -163,7 +182,7 @@ def _rest(page: Page, regions: list[Region]) -> str:
     lines = []
     for region in regions:
         identity = _box_id(page.index, region.index)
-        told = "" if region.status == "ok" else f"{_status(region.status, region.error)} {_safe(region.error or '')} "
+        told = "" if region.status == "ok" else f"{_status(region.status)} {_safe(region.error or '')} "
         lines.append(
             f'<div class="passage furniture" id="rest-{identity}" data-boxes="{identity}"><span class="places">'
             f'<a href="#{identity}">{page.index + 1}·{region.index}</a> {escape(region.label)}</span>'

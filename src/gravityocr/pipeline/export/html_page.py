@@ -46,7 +46,7 @@ header p { margin: .2rem 0; }
   color: var(--warn); font-size: .85rem; font-weight: 600; }
 .passage img { max-width: 100%; height: auto; background: #fff; }
 table { border-collapse: collapse; }
-td, th { border: 1px solid var(--line); padding: .2rem .5rem; vertical-align: top; }
+td, th { border: 1px solid var(--line); padding: .2rem .5rem; vertical-align: top; overflow-wrap: normal; }
 th { background: var(--soft); } caption { text-align: start; }
 pre { overflow-x: auto; background: var(--soft); padding: .6rem; } code { font-family: ui-monospace, monospace; }
 .formula { display: flex; align-items: center; gap: 1rem; overflow-x: auto; } .formula math { flex: 1; }

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from gravityocr.document import Label, Page, Region
 from gravityocr.errors import InputError
 from gravityocr.pipeline.export.document import Export
-from gravityocr.pipeline.export.files import make_folder, remove_file, whole_file
+from gravityocr.pipeline.export.files import make_folder, refuse_link, remove_file, write_image
 
 _FOLDER = "layout"
 _NAME = re.compile(r"page\d+\.jpg")
@@ -47,18 +47,26 @@ def write_layout(export: Export) -> list[Path]:
     *Raises*: InputError where one cannot be written.
     """
     folder = export.folder / _FOLDER
+    refuse_link(folder)
     make_folder(folder)
     paths: list[Path] = []
     for page in export.document.pages:
         path = folder / f"page{page.index + 1:04d}.jpg"
         drawn = draw_layout(_sheet(page, export.page_images.get(page.index)), page)
-        with whole_file(path) as stream:
-            drawn.save(stream, "JPEG", quality=85)
+        write_image(path, drawn, "JPEG", quality=85)
         paths.append(path)
-    for old in folder.iterdir():
-        if _NAME.fullmatch(old.name) and old not in paths:
+    for old in layout_files(export.folder):
+        if old not in paths:
             remove_file(old)
     return paths
+
+
+def layout_files(document_folder: Path) -> list[Path]:
+    """Return the pictures that are in a document's `layout/`, which may be missing."""
+    folder = document_folder / _FOLDER
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return [path for path in sorted(folder.iterdir()) if _NAME.fullmatch(path.name)]
 
 
 def _sheet(page: Page, picture: Path | None) -> Image.Image:

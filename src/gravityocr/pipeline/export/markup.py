@@ -105,7 +105,7 @@ def _inline_formula(state: StateInline, silent: bool) -> bool:
         end = state.src.find(mark, end)
         if end < 0 or end >= state.posMax:
             return False
-        if (end - len(state.src[:end].rstrip("\\"))) % 2 == 0:
+        if _n_backslashes(state.src, end) % 2 == 0:
             break
         end += 1
     inner = state.src[start:end]
@@ -118,29 +118,50 @@ def _inline_formula(state: StateInline, silent: bool) -> bool:
     return True
 
 
+def _n_backslashes(text: str, end: int) -> int:
+    start = end
+    while start and text[start - 1] == "\\":
+        start -= 1
+    return end - start
+
+
 def _is_money(inner: str, after: str) -> bool:
     return inner[0].isspace() or inner[-1].isspace() or after.isdigit()
 
 
 def _block_formula(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Take lines between `$$` and `$$` as one formula, whatever Markdown would make of them."""
-    lines = [state.getLines(line, line + 1, state.blkIndent, False).strip() for line in range(start, end)]
-    if not lines or not lines[0].startswith("$$"):
+    if not _line(state, start).startswith("$$"):
         return False
-    if len(lines[0]) > 4 and lines[0].endswith("$$"):
-        n_lines = 1
-    else:
-        last = next((place for place, line in enumerate(lines[1:], 1) if line.endswith("$$")), None)
-        if last is None:
-            return False
-        n_lines = last + 1
+    last = _last_line(state, start, end)
+    if last is None:
+        return False
     if silent:
         return True
     token = state.push("formula", "", 0)
-    token.content = "\n".join(lines[:n_lines])[2:-2]
-    token.info, token.block, token.map = "$$", True, [start, start + n_lines]
-    state.line = start + n_lines
+    token.content = "\n".join(_line(state, line) for line in range(start, last + 1))[2:-2]
+    token.info, token.block, token.map = "$$", True, [start, last + 1]
+    state.line = last + 1
     return True
+
+
+def _line(state: StateBlock, line: int) -> str:
+    return state.getLines(line, line + 1, state.blkIndent, False).strip()
+
+
+def _last_line(state: StateBlock, start: int, end: int) -> int | None:
+    """Return the line that closes a display formula; one that nothing closes is looked through once only."""
+    first = _line(state, start)
+    if len(first) > 4 and first.endswith("$$"):
+        return start
+    open_from, open_to = state.env.get("unclosed", (end, end))
+    if open_from <= start and end <= open_to:
+        return None
+    for line in range(start + 1, end):
+        if _line(state, line).endswith("$$"):
+            return line
+    state.env["unclosed"] = (start, end)
+    return None
 
 
 def _render_formula(renderer: RendererHTML, tokens: list[Token], place: int, options: OptionsDict, env: EnvType) -> str:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gravityocr.document import Box, Label, Passage, Region
 from gravityocr.pipeline.export.captions import captions, is_note
-from gravityocr.pipeline.export.document import Export, Places, mark_text, passages_by_page, picture_of
+from gravityocr.pipeline.export.document import Export, Places, mark_text, passages_by_page, picture_of, shown_markdown
 
 _DISCARDED: dict[Label, str] = {
     "header": "header",
@@ -27,13 +27,15 @@ def content_list(export: Export) -> list[dict[str, Any]]:
 
     Captions are inside what they are of. Headers, footers, page numbers, side notes and footnotes are there under
     types of their own. A part that goes on across pages has the box and the page of its beginning, and all of them in
-    `sources`; one that was not read has `status` and `error`. Both are additions to MinerU's fields.
+    `sources`; one that was not read has `status` and `error`, as a failed page has, all of it in one entry without
+    text. These are additions to MinerU's fields.
     """
     document = export.document
     places = Places(document)
     numbered = passages_by_page(document)
     passages = [passage for _, passage in numbered]
     owner = captions(passages, places)
+    failed = {page.index: page.error or "unknown" for page in document.pages if page.status == "failed"}
     owned: dict[int, list[int]] = {}
     for number, of in owner.items():
         owned.setdefault(of, []).append(number)
@@ -41,7 +43,7 @@ def content_list(export: Export) -> list[dict[str, Any]]:
     for number, (page_index, passage) in enumerate(numbered):
         if number not in owner:
             beside = [passages[other] for other in owned.get(number, ())]
-            by_page.setdefault(page_index, []).append(_entry(passage, page_index, beside, places))
+            by_page.setdefault(page_index, []).append(_entry(passage, page_index, beside, places, failed))
     for page in document.pages:
         # at their place on the page: those above and those below the text
         beside_text = [region for region in places.uncited(page) if region.content.strip() or region.image]
@@ -63,11 +65,15 @@ def _furniture(region: Region, page_index: int, size_px: tuple[int, int]) -> dic
     return entry | _state([region]) | {"bbox": list(region.box.per_mille(size_px)), "page_idx": page_index}
 
 
-def _entry(passage: Passage, page_index: int, beside: Sequence[Passage], places: Places) -> dict[str, Any]:
+def _entry(
+    passage: Passage, page_index: int, beside: Sequence[Passage], places: Places, failed: Mapping[int, str]
+) -> dict[str, Any]:
     found = places.of(passage)
     entry = _typed(passage, beside, places) | _state([place.region for place in found])
     if not found:
-        return entry | {"bbox": [0, 0, 0, 0], "page_idx": page_index}
+        lost = failed.get(page_index) if passage.kind == "mark" else None
+        state = {"text": "", "status": "failed", "error": lost} if lost is not None else {}
+        return entry | state | {"bbox": [0, 0, 1000, 1000], "page_idx": page_index}
     here = [place for place in found if place.page.index == page_index]
     box = here[0].box
     for place in here[1:]:
@@ -95,14 +101,14 @@ def _typed(passage: Passage, beside: Sequence[Passage], places: Places) -> dict[
     name = picture_of(passage)
     picture = f"images/{name}" if name else ""
     if passage.kind == "table":
-        body = passage.content or passage.markdown
+        body = passage.content or shown_markdown(passage)
         return {
             "type": "table", "img_path": picture, "table_caption": named, "table_footnote": notes, "table_body": body,
         }  # fmt: skip
     if passage.kind == "figure" or picture:
         return {"type": "image", "img_path": picture, "image_caption": named, "image_footnote": notes}
     if passage.kind == "formula":
-        return {"type": "equation", "img_path": "", "text": passage.markdown.strip(), "text_format": "latex"}
+        return {"type": "equation", "img_path": "", "text": shown_markdown(passage).strip(), "text_format": "latex"}
     if passage.kind == "code":
         return {
             "type": "code", "sub_type": "code", "code_caption": named, "code_body": passage.content.strip("\n"),
@@ -120,4 +126,4 @@ def _typed(passage: Passage, beside: Sequence[Passage], places: Places) -> dict[
 def _text(passage: Passage) -> str:
     if passage.kind == "mark":
         return mark_text(passage)
-    return (passage.content or passage.markdown).strip()
+    return (passage.content or shown_markdown(passage)).strip()

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from gravityocr.errors import InputError
 from gravityocr.pipeline.export.document import Export
-from gravityocr.pipeline.export.files import make_folder, remove_file, whole_file, write_text
+from gravityocr.pipeline.export.files import make_folder, read_regular, remove_file, whole_file, write_text
 from gravityocr.pipeline.export.folders import SHARED_FOLDER
 
 _RECORD = ".omnidocbench"  # in the document's own folder: the names of the files that it has in the flat one
@@ -42,6 +42,18 @@ def write_predictions(export: Export) -> list[Path]:
     return [folder / name for name in texts]
 
 
+def drop_predictions(document_folder: Path) -> None:
+    """Remove the files that an earlier run wrote of a document into the flat folder.
+
+    *Raises*: InputError where one cannot be removed.
+    """
+    shared, record = document_folder.parent / SHARED_FOLDER, document_folder / _RECORD
+    if not shared.is_symlink():
+        for name in _recorded(record):
+            remove_file(shared / name)
+    remove_file(record)
+
+
 def _name(export: Export, index: int) -> str:
     alone = len(export.document.pages) == 1 and index == 0
     return f"{export.stem}.md" if alone else f"{export.stem}_{index + 1}.md"
@@ -59,7 +71,7 @@ def _record(record: Path, names: Iterable[str]) -> None:
 def _recorded(record: Path) -> set[str]:
     """Return the names of an earlier run; a name that would lead elsewhere is not ours."""
     try:
-        names = record.read_bytes().split(b"\0")
+        names = read_regular(record).split(b"\0")
     except OSError:
         return set()
     return {name for name in map(os.fsdecode, names) if name and Path(name).name == name}

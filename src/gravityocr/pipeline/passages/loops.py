@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import numpy as np
+from gravityocr.pipeline.passages.repeats import LEAST_ROUNDS, codes_of, stretches
 
 LEAST_COVERED = 200
 """Characters that a loop covers at least: below that, reading over it is easier than guessing."""
+
+LONGEST_TEXT = 200_000
+"""Characters that the text of one region has at most: no page holds more."""
 
 _LONGEST_UNIT = 4000
 _LEADER_LIMIT = 4000  # characters of dots and dashes that a form or a table of contents may have in a row
@@ -17,26 +20,47 @@ _LEADER = re.compile(r"[\s.·…_\-–—=*~⋅•․‥]+")
 _CELL = re.compile(r"</?t[rdh]\b", re.IGNORECASE)
 
 
+def cut_length(text: str) -> tuple[str, str | None]:
+    """Return at most the first `LONGEST_TEXT` characters of a text, and the reason where some were cut."""
+    if len(text) <= LONGEST_TEXT:
+        return text, None
+    return text[:LONGEST_TEXT], f"{len(text)} characters were read: the first {LONGEST_TEXT} are kept"
+
+
 def cut_loops(text: str) -> tuple[str, bool]:
     """Return the text with one round left of whatever repeats without end, and whether anything was cut.
 
     The text after a loop stays, but for the beginning of a round that the end of the text broke off. Left alone are
     30 equal rows of a table, the dots and dashes of forms and tables of contents, and short items that repeat.
     """
-    was_cut = False
+    if len(text) < LEAST_COVERED:
+        return text, False
+    out: list[str] = []
     position = 0
-    while len(text) - position >= LEAST_COVERED:
-        loop = _first_loop(text, position)
-        if loop is None:
-            break
-        start, unit, length = loop
-        start, end = _round_start(text, start, unit), start + length
-        n_rounds = (end - start) // unit
-        tail = text[start + n_rounds * unit :] if end < len(text) else ""
-        position = start + unit
-        text = text[:position] + tail
-        was_cut = True
-    return text, was_cut
+    for stretch in stretches(codes_of(text), _LONGEST_UNIT, LEAST_COVERED):
+        start, end = max(stretch.start, position), stretch.start + stretch.length
+        unit = _loop_unit(text, start, end, stretch.unit)
+        if unit is None:
+            continue
+        start = _round_start(text, start, unit)
+        out.append(text[position : start + unit])
+        position = start + (end - start) // unit * unit if end < len(text) else len(text)
+    return "".join([*out, text[position:]]), bool(out)
+
+
+def _loop_unit(text: str, start: int, end: int, period: int) -> int | None:
+    """Return the shortest multiple of a period that repeats too often; None where none does."""
+    length = end - start
+    longest = min(length // LEAST_ROUNDS, _LONGEST_UNIT)
+    if length < LEAST_COVERED or period > longest:
+        return None
+    once, twice = text[start : start + period], text[start : start + 2 * period]
+    is_leader = _LEADER.fullmatch(once) is not None
+    has_cell, seam_cell = _CELL.search(once) is not None, _CELL.search(twice) is not None
+    for unit in range(period, longest + 1, period):
+        if length >= unit * _limit(unit, is_leader, has_cell if unit == period else seam_cell):
+            return unit
+    return None
 
 
 def _round_start(text: str, start: int, unit: int) -> int:
@@ -49,37 +73,11 @@ def _round_start(text: str, start: int, unit: int) -> int:
     return start
 
 
-def _first_loop(text: str, position: int) -> tuple[int, int, int] | None:
-    """Return start, length of a round and whole length of the loop with the shortest round; None without one."""
-    codes = _codes(text[position:])
-    for unit in range(1, min(len(codes) // 10, _LONGEST_UNIT) + 1):
-        for start, length in _runs(codes, unit):
-            if length < LEAST_COVERED:
-                continue
-            begin = position + start
-            if length >= unit * _limit(text[begin : begin + unit], unit):
-                return begin, unit, length
-    return None
-
-
-def _codes(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
-
-
-def _runs(codes: np.ndarray, unit: int) -> list[tuple[int, int]]:
-    """Return start and length of every stretch that has the period `unit` for at least ten rounds."""
-    same = np.concatenate(([False], codes[unit:] == codes[:-unit], [False])).astype(np.int8)
-    edges = np.flatnonzero(np.diff(same))
-    starts, ends = edges[::2], edges[1::2]
-    long = ends - starts >= 9 * unit
-    return [(int(start), int(end - start) + unit) for start, end in zip(starts[long], ends[long], strict=True)]
-
-
-def _limit(repeated: str, unit: int) -> int:
+def _limit(unit: int, is_leader: bool, has_cell: bool) -> int:
     """Return how often this may repeat before it is a loop: shorter things repeat more often for good reasons."""
-    if _LEADER.fullmatch(repeated):
+    if is_leader:
         return max(2, _LEADER_LIMIT // unit)
-    if _CELL.search(repeated):
+    if has_cell:
         return _ROW_LIMIT
     return 100 if unit < 8 else 50 if unit < 20 else 20
 
@@ -93,12 +91,13 @@ def cut_like_sdk(text: str) -> str:
     if len(text) < 2048:
         return text
     body = text.strip()
-    codes = _codes(body)
-    found = [
-        (start, unit) for unit in range(10, len(body) // 10 + 1) for start, _ in _runs(codes, unit)
-    ]  # fmt: skip
-    if found:
-        start, unit = min(found)
+    first: tuple[int, int] | None = None
+    for one in stretches(codes_of(body), len(body) // LEAST_ROUNDS, 10 * LEAST_ROUNDS):
+        unit = one.unit * -(-10 // one.unit)  # its first multiple of ten and more characters
+        if unit * LEAST_ROUNDS <= one.length and (first is None or (one.start, unit) < first):
+            first = one.start, unit
+    if first is not None:
+        start, unit = first
         return body[: start + unit]
     lines = text.split("\n")
     filled = [(place, line.strip()) for place, line in enumerate(lines) if line.strip()]

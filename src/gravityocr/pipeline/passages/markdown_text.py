@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 
 from gravityocr.pipeline.markdown import is_math
 from gravityocr.pipeline.passages.loops import cut_like_sdk
+from gravityocr.pipeline.passages.safe_markup import safe_latex, safe_links, safe_text
 
 Mends = frozenset[str]
 
-_HEADING = re.compile(r"(?:<div\b[^>]*>\s*)?(#{1,6})[ \t]+(\S[^\n]*?)\s*(?:</div>)?")
-_DIV = re.compile(r"<div\b[^>]*>\s*(.*?)\s*</div>", re.DOTALL)
-_FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*$", re.MULTILINE)
+_HEADING = re.compile(r"(?:<div\b[^>]*>\s*)?(#{1,6})[ \t]+(?=\S)")
+_DIV = re.compile(r"<div\b[^>]*>")
+_FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*$", re.MULTILINE)
 _BULLETS = "·•●▪◦‣∙"
-_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)((?:\s[^<>]*)?/?)>|<!--")
 _ELEMENTS = frozenset({
     "a", "abbr", "b", "big", "blockquote", "br", "caption", "center", "cite", "code", "col", "colgroup", "dd",
     "del", "details", "div", "dl", "dt", "em", "figcaption", "figure", "font", "h1", "h2", "h3", "h4", "h5", "h6",
     "hr", "i", "img", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "small", "span", "strike",
     "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "tt", "u", "ul", "var",
 })  # fmt: skip
-_TOKEN = re.compile(r"\\[\\$`<]|(`+)(?!`).+?(?<!`)\1(?!`)|\$\$.+?\$\$|\$", re.DOTALL)
+_TOKEN = re.compile(r"\\[\\$`<]|`+|\$\$|\$")
+_HTML_LINE = re.compile(r"[ \t]*<[A-Za-z/!?]")
 _TO_DOLLAR = re.compile(r"((?:\\.|[^$\\\n])*)\$")
 _SPACED_ITEM = re.compile(r"(\d{1,3})([)）])(?=[^\W\d_])|(\d{1,3})(\.)(?=[^\W\d_]{2})|([A-Za-z])([)）])(?=[^\W\d_]{2})")
 _IN_PARENTHESES = re.compile(r"([(（])(\d{1,3}|[A-Za-z])([)）])\s*(?=[^\W\d_])")
@@ -29,14 +31,22 @@ _IN_PARENTHESES = re.compile(r"([(（])(\d{1,3}|[A-Za-z])([)）])\s*(?=[^\W\d_])
 
 def heading(text: str) -> tuple[int, str] | None:
     """Return level and words of a text that is one heading, in a `div` or not; else None."""
-    match = _HEADING.fullmatch(text.strip())
-    return (len(match.group(1)), match.group(2)) if match else None
+    body = text.strip()
+    match = _HEADING.match(body)
+    if match is None:
+        return None
+    words = body[match.end() :].removesuffix("</div>").rstrip()
+    return (len(match.group(1)), words) if words and "\n" not in words else None
 
 
 def without_div(text: str) -> str:
     """Return what a `div` around the whole text holds; the text itself where there is none."""
-    match = _DIV.fullmatch(text.strip())
-    return match.group(1) if match and "<div" not in match.group(1) else text
+    body = text.strip()
+    match = _DIV.match(body)
+    if match is None or not body.endswith("</div>") or match.end() > len(body) - len("</div>"):
+        return text
+    inner = body[match.end() : -len("</div>")].strip()
+    return text if "<div" in inner else inner
 
 
 def is_fenced(text: str) -> bool:
@@ -48,9 +58,13 @@ def is_fenced(text: str) -> bool:
 
 def clean(content: str, mends: Mends) -> str:
     """Return content without the blanks and literal `\\t` at its ends; other mends off do what the SDK does there."""
-    lead, trail = (r"^(?:\\t(?![A-Za-z]))+", r"(?:\\t)+$") if "backslash-t" in mends else (r"^(?:\\t)+", r"(?:\\t)+$")
-    text = re.sub(lead, "", content).lstrip()
-    text = re.sub(trail, "", text).rstrip()
+    lead = r"(?:\\t(?![A-Za-z]))+" if "backslash-t" in mends else r"(?:\\t)+"
+    leading = re.match(lead, content)
+    text = content[leading.end() if leading else 0 :].lstrip()
+    end = len(text) - text.endswith("\n")
+    while text.endswith("\\t", 0, end):
+        end -= 2
+    text = text[:end].rstrip()
     if "leaders" not in mends:
         for mark in (r"\.", "·", "_"):
             text = re.sub(rf"{mark}{{3,}}", lambda match: match.group()[:3], text)
@@ -72,7 +86,7 @@ def title_words(content: str, mends: Mends) -> str:
 def text_markdown(content: str, mends: Mends) -> str:
     """Return a cleaned text region as Markdown: markers of items set right, lines parted, code kept."""
     text = content
-    if text.startswith("```") and not text.endswith("```"):
+    if text.startswith("```") and not text.endswith("```") and ("code" not in mends or is_fenced(text)):
         text += "\n```"
     if "numbering" not in mends:
         return _parted_lines(_sdk_markers(text), mends)
@@ -81,7 +95,7 @@ def text_markdown(content: str, mends: Mends) -> str:
 
 def mend_inline(text: str, mends: Mends) -> str:
     """Return Markdown text with tight formulas, escaped amounts and escaped tags that are none, code left alone."""
-    if not {"tight-formulas", "currency", "stray-tags"} & mends:
+    if not {"tight-formulas", "currency", "stray-tags", "unsafe-markup"} & mends:
         return text
     return _outside_fences(text, lambda part: _inline(part, mends))
 
@@ -177,22 +191,82 @@ def _single_spaced(code: str) -> str:
 def _inline(text: str, mends: Mends) -> str:
     """Part a text at its formulas and code; what is around them is text, with amounts and tags that are none."""
     out: list[str] = []
-    plain, position = "", 0
+    plain: list[str] = []
+    tokens = _Tokens(text)
+    position = 0
     while token := _TOKEN.search(text, position):
-        plain += text[position : token.start()]
+        plain.append(text[position : token.start()])
         position = token.end()
-        if token.group() != "$":
-            out += [_tags(plain, mends), token.group()]
-            plain = ""
+        end, kept = _kept(tokens, token, mends)
+        if end is None:
+            plain.append(kept)
             continue
-        inner = _TO_DOLLAR.match(text, position)
-        if inner and inner.group(1).strip() and _is_formula(inner.group(1), text[inner.end() : inner.end() + 1]):
-            body = inner.group(1).strip() if "tight-formulas" in mends else inner.group(1)
-            out += [_tags(plain, mends), f"${body}$"]
-            plain, position = "", inner.end()
-        else:
-            plain += "\\$" if "currency" in mends else "$"
-    return "".join([*out, _tags(plain + text[position:], mends)])
+        out += [_tags("".join(plain), mends), kept]
+        plain, position = [], end
+    return "".join([*out, _tags("".join(plain) + text[position:], mends)])
+
+
+def _kept(tokens: _Tokens, token: re.Match[str], mends: Mends) -> tuple[int | None, str]:
+    """Return where what begins with a token ends and what stays of it; no end for text, as it stays."""
+    text, sign = tokens.text, token.group()
+    unsafe = "unsafe-markup" in mends
+    if sign.startswith("\\"):
+        acts = unsafe and sign == "\\<" and tokens.on_html_line(token.start())  # there, nothing is escaped
+        return token.end(), "&lt;" if acts else sign
+    if sign.startswith("`"):
+        end = tokens.code_end(token.start(), token.end(), unsafe)
+        return (end, text[token.start() : end]) if end is not None else (None, sign)
+    start = token.end()
+    if sign == "$$":
+        end = tokens.display_end(start)
+        if end is not None:
+            body = text[start : end - 2]
+            return end, f"$${safe_links(safe_latex(body)) if unsafe else body}$$"
+        start = token.start() + 1
+    inner = _TO_DOLLAR.match(text, start)
+    if inner and inner.group(1).strip() and _is_formula(inner.group(1), text[inner.end() : inner.end() + 1]):
+        body = inner.group(1).strip() if "tight-formulas" in mends else inner.group(1)
+        return inner.end(), f"${safe_latex(body) if unsafe else body}$"
+    dollar = "\\$" if "currency" in mends else "$"
+    return None, dollar * len(sign)
+
+
+class _Tokens:
+    """Where code and formulas of one text end: each place is looked at once, however many begin."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._runs: dict[int, list[int]] = {}
+        for run in re.finditer("`+", text):
+            self._runs.setdefault(run.end() - run.start(), []).append(run.start())
+        self._line, self._seen = 0, 0
+        self._no_display = False
+
+    def code_end(self, start: int, end: int, unsafe: bool) -> int | None:
+        """Return where the code that a run of backticks begins ends; None where the run is text.
+
+        Code does not go on over a blank line; on a line of HTML no renderer knows code.
+        """
+        closing = self._runs.get(end - start, [])
+        place = bisect_left(closing, end)
+        if place == len(closing) or closing[place] == end or self.text.find("\n\n", end, closing[place]) >= 0:
+            return None
+        if unsafe and self.on_html_line(start):
+            return None
+        return closing[place] + end - start
+
+    def display_end(self, start: int) -> int | None:
+        """Return where the formula behind `$$` ends, if it does."""
+        end = -1 if self._no_display else self.text.find("$$", start + 1)
+        self._no_display = end < 0
+        return end + 2 if end >= 0 else None
+
+    def on_html_line(self, place: int) -> bool:
+        """Tell whether a line begins with a tag, as HTML that Markdown leaves alone does; places must not go back."""
+        line_end = self.text.rfind("\n", self._seen, place)
+        self._line = line_end + 1 if line_end >= 0 else self._line
+        self._seen = place
+        return _HTML_LINE.match(self.text, self._line) is not None
 
 
 def _is_formula(inner: str, after: str) -> bool:
@@ -204,11 +278,4 @@ def _is_formula(inner: str, after: str) -> bool:
 
 
 def _tags(text: str, mends: Mends) -> str:
-    if "stray-tags" not in mends:
-        return text
-
-    def shown(match: re.Match[str]) -> str:
-        known = match.group(2) is not None and match.group(2).lower() in _ELEMENTS
-        return match.group() if known else "\\" + match.group()
-
-    return _TAG.sub(shown, text)
+    return safe_text(text, _ELEMENTS, stray="stray-tags" in mends, unsafe="unsafe-markup" in mends)

@@ -16,6 +16,7 @@ MENDS: dict[str, str] = {
     "tight-formulas": "inline formulas have no blanks inside their dollars: $x$, not $ x $",
     "currency": r"dollars of amounts are escaped: \$5 and \$6 make no formula",
     "stray-tags": "<name> that is no HTML element, and <!--, are escaped and show (SDK: a renderer hides them)",
+    "unsafe-markup": "scripts, event handlers, addresses that run and half tags are escaped or dropped everywhere",
     "code": "lines of code stay one below the other, code regions are fenced (SDK: a blank line after each line)",
     "bullets": "every line's bullet becomes '- ' (SDK: the first line's only)",
     "invented-bullets": "no bullet is added that the page does not have (SDK: a line between two items becomes one)",

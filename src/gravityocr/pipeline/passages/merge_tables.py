@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
-_ROW = re.compile(r"<tr\b[^>]*>.*?</tr\s*>", re.IGNORECASE | re.DOTALL)
-_CELL = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1\s*>", re.IGNORECASE | re.DOTALL)
+_OPENING = {name: re.compile(rf"<({name})\b([^<>]*)>", re.IGNORECASE) for name in ("tr", "t[hd]", "thead")}
+_CLOSING = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("tr", "td", "th", "thead")}
 _SPAN = r"\b{}\s*=\s*[\"']?\s*(\d+)"
-_TAG = re.compile(r"<[^>]*>")
-_HEAD = re.compile(r"<thead\b.*?</thead\s*>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^<>]*>")
 _VOID = frozenset({
     "br", "hr", "img", "input", "col", "wbr",
 })  # fmt: skip
@@ -51,7 +50,7 @@ def read_shape(html: str) -> TableShape | None:
         return None
     if close_table(body) != body:
         return None
-    rows = tuple(_ROW.findall(body))
+    rows = tuple(whole for whole, _, _, _ in _elements(body, "tr"))
     if not rows or len(rows) != len(re.findall(r"<tr\b", lowered)):
         return None
     cells = tuple(tuple(_cells(row)) for row in rows)
@@ -145,11 +144,27 @@ class _OpenTags(HTMLParser):
             self.crossed = True
 
 
+def _elements(html: str, kind: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each element that has an end tag: the whole of it, its name, its attributes and what is in it."""
+    position = 0
+    unclosed: set[str] = set()
+    while opening := _OPENING[kind].search(html, position):
+        name = opening.group(1).lower()
+        closing = None if name in unclosed else _CLOSING[name].search(html, opening.end())
+        if closing is None:
+            unclosed.add(name)
+            position = opening.end()
+            continue
+        inside = html[opening.end() : closing.start()]
+        yield html[opening.start() : closing.end()], name, opening.group(2), inside
+        position = closing.end()
+
+
 def _cells(row: str) -> list[_Cell]:
     found: list[_Cell] = []
-    for name, attributes, content in _CELL.findall(row):
+    for _, name, attributes, content in _elements(row, "t[hd]"):
         text = " ".join(_TAG.sub(" ", content).split())
-        found.append(_Cell(text, name.lower() == "th", _span(attributes, "rowspan"), _span(attributes, "colspan")))
+        found.append(_Cell(text, name == "th", _span(attributes, "rowspan"), _span(attributes, "colspan")))
     return found
 
 
@@ -170,9 +185,9 @@ def _widths(cells: Sequence[Sequence[_Cell]]) -> tuple[list[int], bool]:
 
 
 def _marked_header_rows(html: str, cells: Sequence[Sequence[_Cell]]) -> int:
-    head = _HEAD.search(html)
+    head = next(_elements(html, "thead"), None)
     if head:
-        return len(_ROW.findall(head.group()))
+        return sum(1 for _ in _elements(head[0], "tr"))
     n_rows = 0
     while n_rows < len(cells) and cells[n_rows] and all(cell.is_header for cell in cells[n_rows]):
         n_rows += 1

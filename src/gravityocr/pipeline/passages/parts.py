@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gravityocr.document import Box, Page, PassageKind, Region, RegionRef
-from gravityocr.pipeline.markdown import DROPPED, comment, formula_block
+from gravityocr.pipeline.markdown import DROPPED, comment, formula_block, is_table
 from gravityocr.pipeline.passages.formula_numbers import clean_number, pair_by_order, pair_numbers, tagged
 
 CONTINUED = re.compile(
@@ -77,8 +77,15 @@ def _failed_whole(page: Page) -> bool:
 def _page_mark(page: Page) -> Part:
     region = replace(page.regions[0], image=None) if page.regions else _NO_REGION
     sources = tuple(RegionRef(page.index, region.index) for region in page.regions)
-    mark = f"<!-- page {page.index + 1} failed: {comment(page.error or 'unknown')} -->"
+    name = f"page {page.index + 1}"
+    told = re.sub(rf"^{name}:? ", "", page.error or "unknown")  # most errors begin with the page
+    mark = f"<!-- {name} failed: {comment(told)} -->"
     return Part("mark", region, page.index, page.size_px[0], sources, region, page.index, mark=mark)
+
+
+def cut_mark(region: Region) -> str:
+    """Return the comment behind the text of a region that was cut."""
+    return f"<!-- region {region.index} was cut: {comment(region.error or region.status)} -->"
 
 
 def _pairs(regions: Sequence[Region], mends: frozenset[str]) -> dict[int, int]:
@@ -149,8 +156,7 @@ def _readable(part: Part, is_top: bool) -> Part:
     if region.task == "formula":
         return replace(part, kind="formula")
     if region.task == "table":
-        is_table = region.content.strip().lower().startswith("<table")
-        return replace(part, kind="table" if is_table else "text")
+        return replace(part, kind="table" if is_table(region.content) else "text")
     return replace(part, kind="code" if region.label == "code" else "text")
 
 

@@ -18,16 +18,26 @@ from gravityocr.pipeline.passages.markdown_text import (
     without_div,
 )
 from gravityocr.pipeline.passages.merge_tables import close_table
-from gravityocr.pipeline.passages.parts import Part
+from gravityocr.pipeline.passages.parts import Part, cut_mark
+from gravityocr.pipeline.passages.safe_markup import safe_latex, safe_table
 
 _ITEM = re.compile(r"(?:-|\d{1,3}[.)])\s")
 _FENCE_LINE = re.compile(r"^(?:`{3,}|~{3,}).*$", re.MULTILINE)
-_LATEX = re.compile(r"\$[^$\n]*\\[A-Za-z][^$\n]*\$")
+_IN_DOLLARS = re.compile(r"\$([^$\n]*)(?=\$)")
+_COMMAND = re.compile(r"\\[A-Za-z]")
 _LEVEL_WITH = 10.0  # of 1000 of the page's width, by which lines of one list stand off each other
 
 
 def render(part: Part, is_markdown: bool, mends: frozenset[str]) -> Passage:
-    """Return the passage of a part; its Markdown is empty where there is nothing to show."""
+    """Return the passage of a part; its Markdown is empty where there is nothing to show, and says so if it was cut."""
+    passage = _rendered(part, is_markdown, mends)
+    was_cut = part.last.status in ("truncated", "loop_cut") and part.kind not in ("mark", "figure")
+    if not was_cut or "failures" not in mends or not passage.markdown.strip():
+        return passage
+    return replace(passage, markdown=f"{passage.markdown}\n\n{cut_mark(part.last)}")
+
+
+def _rendered(part: Part, is_markdown: bool, mends: frozenset[str]) -> Passage:
     passage = Passage(
         part.kind, "", part.sources, part.region.label, part.content, part.level, part.region.image, part.furniture
     )
@@ -68,25 +78,32 @@ def _formula(passage: Passage, part: Part, is_markdown: bool, mends: frozenset[s
     content = part.content
     if is_markdown and not (content.startswith("$$") and content.endswith("$$")):
         content = clean(content, mends)
-    block = formula_block(content) if "formula-lines" in mends or not is_markdown else _sdk_formula(content)
-    text = tagged(block, part.numbers)
+    safe = "unsafe-markup" in mends
+    numbers = tuple(map(safe_latex, part.numbers)) if safe else part.numbers
+    if "formula-lines" in mends or not is_markdown:
+        block = formula_block(content, safe=safe)
+    else:
+        block = _sdk_formula(content, safe)
+    text = tagged(block, numbers)
     if text is None:  # a tag of its own beside another number, which only the SDK's pairing allows
-        text = f"{block[:-3]} \\tag{{{', '.join(part.numbers)}}}\n$$"
+        text = f"{block[:-3]} \\tag{{{', '.join(numbers)}}}\n$$"
     latex = "\n".join(line for line in text.split("\n") if line not in ("$$", ""))
     return replace(passage, markdown=text, content=latex)
 
 
-def _sdk_formula(content: str) -> str:
+def _sdk_formula(content: str, safe: bool) -> str:
     body = content.strip()
     if body.startswith(("$$", r"\[", r"\(")):
         body = body[2:].strip()
     if body.endswith(("$$", r"\]", r"\)")):
         body = body[:-2].strip()
-    return f"$$\n{body}\n$$"
+    return f"$$\n{safe_latex(body) if safe else body}\n$$"
 
 
 def _table(passage: Passage, mends: frozenset[str]) -> Passage:
     html = passage.content.strip()
+    if "unsafe-markup" in mends:
+        html = safe_table(html)
     if "tables" in mends:
         html = close_table(table_block(html))
     return replace(passage, markdown=html, content=html)
@@ -96,7 +113,7 @@ def _from_plain(passage: Passage) -> Passage:
     content = passage.content
     if passage.kind == "title":
         words = re.sub(r"^#+\s+", "", " ".join(content.split()))
-        return replace(passage, markdown=f"{'#' * passage.level} {escape(words)}", content=words)
+        return replace(passage, markdown=f"{'#' * passage.level} {escape(words, at_line_start=False)}", content=words)
     if passage.kind == "code":
         return replace(passage, markdown=fenced(content), content=content.strip("\n"))
     text = text_block(content)
@@ -108,7 +125,7 @@ def _from_markdown(passage: Passage, part: Part, mends: frozenset[str]) -> Passa
     if passage.kind == "title":
         words = title_words(text, mends)
         return replace(passage, markdown=mend_inline(f"{'#' * part.level} {words}", mends), content=words)
-    if passage.kind == "code" and "code" in mends and not is_fenced(text) and not _LATEX.search(text):
+    if passage.kind == "code" and "code" in mends and not is_fenced(text) and not _has_latex(text):
         return replace(passage, markdown=fenced(passage.content), content=passage.content.strip("\n"))
     written = mend_inline(text_markdown(text, mends), mends)
     titled = heading(text)
@@ -120,6 +137,10 @@ def _from_markdown(passage: Passage, part: Part, mends: frozenset[str]) -> Passa
         return replace(passage, kind="code", markdown=written, content=code)
     kind = "code" if passage.kind == "code" else _text_kind(written)
     return replace(passage, kind=kind, markdown=written, content=without_div(text))
+
+
+def _has_latex(text: str) -> bool:
+    return any(_COMMAND.search(inside.group(1)) for inside in _IN_DOLLARS.finditer(text))
 
 
 def _text_kind(text: str) -> PassageKind:

@@ -6,6 +6,7 @@ import os
 import ssl
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +18,16 @@ import httpx
 
 from gravityocr import __version__
 from gravityocr.errors import ConfigError, InputError
-from gravityocr.pipeline.inputs import STDIN_NAME, InputFile, sniff, source_name, stdin_obstacle
+from gravityocr.pipeline.inputs import InputFile, stdin_obstacle
 from gravityocr.pipeline.sources.addresses import Resolver, resolve
+from gravityocr.pipeline.sources.kinds import sniff
+from gravityocr.pipeline.sources.names import STDIN_NAME, source_name, split_url
 from gravityocr.pipeline.sources.transport import CheckedBackend, CheckedTransport, Deadline
 
 _CHUNK_BYTES = 1 << 16
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _DOWNLOAD = "download it yourself and hand the file"
+_PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's window bits, 16 more meaning gzip
 _REMEDIES: dict[int, str] = {
     401: f"it wants a login: {_DOWNLOAD}",
     403: f"it refuses us: {_DOWNLOAD}",
@@ -116,6 +120,8 @@ def fetch(
     *Raises*: InputError naming the URL without its secrets, and the remedy.
     """
     name = source_name(url)
+    if split_url(url) is None:
+        raise InputError(f"{name}: is no URL of a document; write https://HOST/PATH")
     deadline = Deadline(config.timeout_s)
     backend = CheckedBackend(deadline, config.connect_timeout_s, config.allow_private, resolver)
     path = Path(folder, "document")
@@ -165,6 +171,8 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 def _redirected(here: httpx.URL, target: str) -> httpx.URL:
     try:
+        if "\\" in target:  # some read it as "/"
+            raise ValueError(target)
         there = here.join(target)
     except (httpx.InvalidURL, ValueError) as error:
         raise InputError(f"it leads on to an address that is none; {_DOWNLOAD}") from error
@@ -182,7 +190,34 @@ def _take(answer: httpx.Response, path: Path, max_bytes: int) -> None:
     told = answer.headers.get("Content-Length", "")
     if told.isascii() and told.isdigit() and int(told) > max_bytes:
         raise _too_large(max_bytes)
-    _store(answer.iter_bytes(_CHUNK_BYTES), path, max_bytes)
+    _store(_unpacked(answer), path, max_bytes)
+
+
+def _unpacked(answer: httpx.Response) -> Iterator[bytes]:
+    """Give the document's bytes, a chunk at a time however small it was packed.
+
+    Some servers pack what they were asked not to. *Raises*: InputError for a packing other than gzip and deflate,
+    and for one that is broken or cut short.
+    """
+    packing = answer.headers.get("Content-Encoding", "").strip().lower()
+    chunks = answer.iter_raw(_CHUNK_BYTES)
+    if packing in ("", "identity"):
+        yield from chunks
+        return
+    if packing not in _PACKINGS:
+        raise InputError(f"the answer is packed in an unknown way ({packing[:20]!r}); {_DOWNLOAD}")
+    unpacker = zlib.decompressobj(_PACKINGS[packing])
+    try:
+        for chunk in chunks:
+            rest = chunk
+            while rest and not unpacker.eof:
+                yield unpacker.decompress(rest, _CHUNK_BYTES)
+                rest = unpacker.unconsumed_tail
+            if unpacker.eof:
+                return
+    except zlib.error as error:
+        raise InputError(f"the answer cannot be unpacked ({packing}); {_DOWNLOAD}") from error
+    raise InputError(f"the answer is cut short ({packing}); try again, or {_DOWNLOAD}")
 
 
 def _store(chunks: Iterable[bytes], path: Path, max_bytes: int) -> None:
@@ -217,8 +252,6 @@ def _trouble(error: Exception) -> str:
         return f"no connection ({error}); check the address and the network"
     if isinstance(error, httpx.RemoteProtocolError):  # ours come as TransportError: this is httpx's own, of a Location
         return f"it leads on to an address that is none; {_DOWNLOAD}"
-    if isinstance(error, httpx.DecodingError):
-        return f"the answer cannot be decoded; {_DOWNLOAD}"
     if isinstance(error, (httpx.InvalidURL, UnicodeError)):
         return "is no address; write https://HOST/PATH"
     return f"the connection breaks off ({error}); try again, or {_DOWNLOAD}"
