@@ -219,6 +219,7 @@ def test_a_signal_stops_at_once_and_what_is_finished_stays(
     found, out, err = run.end()
     assert time.monotonic() - stopped < 4
     assert (found, out) == (code, "") and f"stopped by {signum.name}" in err and "Traceback" not in err
+    assert "interrupted" not in err  # it is told once
     n_done = len(list((tmp_path / "out").rglob("*.md")))
     assert 1 <= n_done < 24
     _, out, _ = started(*command, "--resume", "--max-pages", "1").end()  # another setting: all is done again, and told

@@ -15,7 +15,7 @@ from gravityocr.pipeline.answers import usable_answers
 from gravityocr.pipeline.assembly import AssemblyConfig, page_markdown
 from gravityocr.pipeline.crops import CropConfig, cut_out
 from gravityocr.pipeline.layout import TASKS, LayoutBox, LayoutConfig, LayoutDetector, find_regions
-from gravityocr.pipeline.passages.loops import cut_loops
+from gravityocr.pipeline.passages.loops import cut_length, cut_loops
 from gravityocr.pipeline.reading_order import reading_order
 from gravityocr.pipeline.recognizer import Recognizer
 from gravityocr.pipeline.source import SourceConfig, SourcePage
@@ -25,9 +25,6 @@ from gravityocr.pipeline.text_layer import words_in
 
 ImageSink = Callable[[str, Image.Image], None]
 PageSink = Callable[[int, Image.Image], None]
-
-MAX_CHARS = 200_000
-"""Characters that are kept of one region: no page holds as many, and what follows would take minutes of them."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +129,10 @@ def read(work: PageWork, recognizer: Recognizer) -> None:
 
 def _with_result(region: Region, result: Recognition) -> Region:
     """What is too long is cut here, and a loop that nobody has cut yet, a server's for one."""
-    text, status, error = result.text, result.status, result.error
-    if len(text) > MAX_CHARS:
-        told = f"{len(text)} characters were read, of which {MAX_CHARS} are kept"
-        text, error = text[:MAX_CHARS], told if error is None else f"{error}; {told}"
+    status, error = result.status, result.error
+    text, told = cut_length(result.text)
+    if told is not None:
+        error = told if error is None else f"{error}; {told}"
         status = "truncated" if status == "ok" else status
     if status in ("ok", "truncated"):
         text, was_cut = cut_loops(text)

@@ -192,7 +192,7 @@ def test_the_handed_pages_are_in_order(cases_dir: Path) -> None:
 
 
 def test_published_results_are_in_the_order_that_a_detector_gave(cases_dir: Path) -> None:
-    """Order the boxes of GLM-OCR's published results: model output, no ground truth; two of the rules were mended in view of them."""
+    """Order the boxes of published results of GLM-OCR: no ground truth, and two rules were mended in view of them."""
     distances = []
     for file in sorted((cases_dir / "glm_reference" / "result").rglob("*.json")):
         for regions in json.loads(file.read_text(encoding="utf-8")):

@@ -377,3 +377,11 @@ def test_no_letter_of_any_text_is_lost(content: str, label: Label, is_markdown: 
     written = "".join(passage.markdown for passage in passages)
     left = iter(_letters(written))
     assert TASKS[label] is None or all(letter in left for letter in _letters(content))
+
+
+def test_a_detector_without_a_class_for_formula_numbers_gets_tags_too() -> None:
+    formula = region(0, "a = b", "formula", box=Box(300, 100, 700, 160))
+    number = region(1, "(2.3)", box=Box(850, 120, 900, 140))
+    (passage,) = assemble([page(0, formula, number)])
+    assert passage.markdown == "$$\na = b \\tag{2.3}\n$$" and sources(passage) == [(0, 0), (0, 1)]
+    assert len(assemble([page(0, formula, number)], AssemblyConfig("markdown", mends=()))) == 2

@@ -129,7 +129,7 @@ def test_a_recognizer_that_raises_costs_one_page_only(pdf_file: Path) -> None:
     bad = document.pages[1]
     assert bad.error == "page 2: RuntimeError: out of memory"
     assert bad.regions and all(region.status == "failed" for region in bad.regions)
-    assert "<!-- page 2 failed: page 2: RuntimeError: out of memory -->" in document.markdown
+    assert "<!-- page 2 failed: RuntimeError: out of memory -->" in document.markdown
 
 
 def test_a_wrong_number_of_answers_is_an_error(page_file: Path) -> None:

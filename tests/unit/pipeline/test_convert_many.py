@@ -286,3 +286,11 @@ def test_stages_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
         convert("a", Slow(), WholePage(), PipelineConfig(run=RunConfig(n_ahead=n_ahead)))
         seconds.append(time.perf_counter() - started)
     assert seconds[1] < 0.8 * seconds[0]
+
+
+def test_messages_about_pages_count_in_words() -> None:
+    assert convert_module._selection_notes(1, PageRanges.parse("1-2"), None) == [
+        "has 1 page, so --pages 2 gave nothing"
+    ]
+    assert "the last chosen one was left out" in convert_module._selection_notes(3, None, 2)[0]
+    assert PageRanges.none_of(1).startswith("has page 1 only") and "choose from 1-12" in PageRanges.none_of(12)

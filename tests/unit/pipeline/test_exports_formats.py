@@ -13,7 +13,7 @@ from tests.unit.pipeline.export_documents import LOST_PICTURE, PICTURE, page_ima
 
 from gravityocr.document import Document
 from gravityocr.errors import InputError
-from gravityocr.pipeline.exports import FORMATS, DocumentWriter, OutputFolders, document_json
+from gravityocr.pipeline.exports import FORMATS, DocumentWriter, OutputFolders, document_json, region_json
 
 RICH = rich_document()
 
@@ -140,3 +140,11 @@ def test_names_that_are_no_unicode_or_markup_are_written_in_every_format(tmp_pat
         assert all(path.is_file() for path in paths)
         again, _ = write(tmp_path, FORMATS, rich_document(source))
         assert again.folder == paths[0].parent
+
+
+def test_scores_and_outlines_that_are_no_numbers_are_null_in_valid_json() -> None:
+    nan = float("nan")
+    region = replace(rich_document().pages[0].regions[0], score=nan, polygon=((0.0, nan), (1.0, 2.0)))
+    written = region_json(region, (100, 100))
+    assert json.loads(json.dumps(written, allow_nan=False))["score"] is None
+    assert written["polygon_px"] == [[0.0, None], [1.0, 2.0]]

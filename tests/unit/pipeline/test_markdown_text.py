@@ -131,3 +131,9 @@ def test_titles_lose_the_marks_before_them() -> None:
     assert title_words("## - The\nTitle", ALL_MENDS) == "- The Title"
     assert title_words("- 2 Methods", ALL_MENDS) == "2 Methods"
     assert title_words("#The\nTitle", SDK) == "The\nTitle"
+
+
+def test_code_that_is_left_open_is_closed_and_a_line_that_opens_none_is_not() -> None:
+    assert text_markdown("so:\n~~~~\nx = 1", ALL_MENDS).endswith("\n~~~~")
+    assert text_markdown("```a\nx\n```", ALL_MENDS).count("```") == 2
+    assert text_markdown("```x``` is short", ALL_MENDS) == "```x``` is short"

@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from gravityocr.document import Box, Label, Page, Region
 from gravityocr.pipeline.assembly import AssemblyConfig, page_markdown
 from gravityocr.pipeline.export.markup import markdown_html
+from gravityocr.pipeline.export.tables import table_grid
 from gravityocr.pipeline.layout import TASKS
 from gravityocr.pipeline.markdown import text_block
 from gravityocr.pipeline.passages.markdown_text import clean, heading, mend_inline, text_markdown, without_div
@@ -93,6 +94,7 @@ HOSTILE: dict[str, tuple[Callable[[str], object], Callable[[int], str]]] = {
     "tabs": (lambda text: clean(text, ALL), lambda n: r"\t" * (n // 2) + "x"),
     "rows": (read_shape, lambda n: "<table>" + "<tr>" * (n // 4) + "</x></table>"),
     "cells": (read_shape, lambda n: "<table><tr>" + "<td>" * (n // 4) + "</x></tr></table>"),
+    "wide spans": (table_grid, lambda n: "<table>" + "<tr><td rowspan=1000 colspan=1000>a</td></tr>" * (n // 45)),
     "broken tables": (safe_table, lambda n: "<table>" + "<td a='" * (n // 7)),
 }
 

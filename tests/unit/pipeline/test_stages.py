@@ -9,8 +9,9 @@ from tests.unit.pipeline.scripted import ScriptedDetector, ScriptedRecognizer
 from gravityocr.document import Box, Label, PlacedText, Recognition
 from gravityocr.errors import ConfigError
 from gravityocr.pipeline.layout import LayoutBox
+from gravityocr.pipeline.passages.loops import LONGEST_TEXT
 from gravityocr.pipeline.source import SourcePage
-from gravityocr.pipeline.stages import MAX_CHARS, PageWork, PipelineConfig, RunConfig, finish, plan, read
+from gravityocr.pipeline.stages import PageWork, PipelineConfig, RunConfig, finish, plan, read
 
 TASKS = frozenset({"text"})
 OUTLINE = ((95.0, 95.0), (705.0, 95.0), (705.0, 305.0), (95.0, 300.0))
@@ -67,14 +68,14 @@ def test_a_loop_that_was_flagged_already_is_left_alone(two_paragraphs: Image.Ima
 
 def test_what_is_too_long_is_cut_and_told(two_paragraphs: Image.Image) -> None:
     work = planned(two_paragraphs)
-    words = "".join(f"word {number} and " for number in range(MAX_CHARS // 10))
-    assert len(words) > MAX_CHARS
+    words = "".join(f"word {number} and " for number in range(LONGEST_TEXT // 10))
+    assert len(words) > LONGEST_TEXT
     answers = [Recognition(words), Recognition(words, "failed", "no connection")]
     read(work, ScriptedRecognizer(lambda k, crop: answers[k]))
     first, second = work.regions
-    assert (first.status, len(first.content)) == ("truncated", MAX_CHARS)
-    assert first.error == f"{len(words)} characters were read, of which {MAX_CHARS} are kept"
-    assert (second.status, len(second.content)) == ("failed", MAX_CHARS)
+    assert (first.status, len(first.content)) == ("truncated", LONGEST_TEXT)
+    assert first.error == f"{len(words)} characters were read: the first {LONGEST_TEXT} are kept"
+    assert (second.status, len(second.content)) == ("failed", LONGEST_TEXT)
     assert second.error is not None and second.error.startswith("no connection; ")
     assert finish(work, PipelineConfig(), None).status == "partial"
 

@@ -51,7 +51,7 @@ def write_json(path: Path, data: Any) -> None:
 
     *Raises*: InputError where that is impossible.
     """
-    write_text(path, json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+    write_text(path, json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
 @contextmanager

@@ -56,25 +56,25 @@ def table_grid(markup: str) -> TableGrid | None:
     if table is None:
         return None
     rows = list(_rows(table))
-    taken: set[tuple[int, int]] = set()
     cells: list[TableCell] = []
+    spans: list[tuple[int, int, int]] = []  # first column, the one behind the last, the row behind the last
     for row, (element, n_left) in enumerate(rows):
         in_head = element.getparent() is not None and element.getparent().tag == "thead"
-        column = 0
+        spans = sorted(span for span in spans if span[2] > row)
+        begun: list[tuple[int, int, int]] = []
+        column = place = 0
         for item in element.xpath("./td | ./th"):
-            while (row, column) in taken:
-                column += 1
+            while place < len(spans) and spans[place][0] <= column:
+                column = max(column, spans[place][1])
+                place += 1
             n_columns = _span(item, "colspan") or 1
+            if place < len(spans):  # where spans overlap, the later one is cut short
+                n_columns = min(n_columns, spans[place][0] - column)
             n_rows = min(_span(item, "rowspan") or n_left, n_left)
-            # where spans overlap, the later one is cut short
-            while n_columns > 1 and any((row, column + across) in taken for across in range(n_columns)):
-                n_columns -= 1
-            free = range(column, column + n_columns)
-            while n_rows > 1 and any((row + down, place) in taken for down in range(n_rows) for place in free):
-                n_rows -= 1
-            taken |= {(row + down, place) for down in range(n_rows) for place in free}
+            begun.append((column, column + n_columns, row + n_rows))
             cells.append(TableCell(cell_text(item), row, column, n_rows, n_columns, in_head or item.tag == "th"))
             column += n_columns
+        spans += begun
     if not cells:
         return None
     return TableGrid(len(rows), max(cell.column + cell.n_columns for cell in cells), tuple(cells))

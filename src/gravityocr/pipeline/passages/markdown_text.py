@@ -86,7 +86,9 @@ def title_words(content: str, mends: Mends) -> str:
 def text_markdown(content: str, mends: Mends) -> str:
     """Return a cleaned text region as Markdown: markers of items set right, lines parted, code kept."""
     text = content
-    if text.startswith("```") and not text.endswith("```") and ("code" not in mends or is_fenced(text)):
+    if "code" in mends:
+        text += _open_fence(text)
+    elif text.startswith("```") and not text.endswith("```"):
         text += "\n```"
     if "numbering" not in mends:
         return _parted_lines(_sdk_markers(text), mends)
@@ -178,6 +180,17 @@ def _fenced_parts(text: str) -> list[tuple[bool, str]]:
             opening, position = None, match.end()
     parts.append((opening is not None, text[position:]))
     return [part for part in parts if part[1]]
+
+
+def _open_fence(text: str) -> str:
+    """Return the line that closes code which a text leaves open, for that would take all behind it in."""
+    opening = ""
+    for match in _FENCE.finditer(text):
+        if not opening:
+            opening = match.group(1)
+        elif match.group(1).startswith(opening) and match.group().strip() == match.group(1):
+            opening = ""
+    return f"\n{opening}" if opening else ""
 
 
 def _single_spaced(code: str) -> str:
