@@ -81,6 +81,8 @@ def _work(
             if obstacle is not None:
                 progress.unreadable(item.name, obstacle)
         loads = any(obstacle is None for _, obstacle in obstacles)
+        if not loads:
+            settings.check_unloaded()
         record = settings.on_record(asked) if loads else {}
         plan = RunPlan(folders, asked.formats, settings.pages, asked.fail_fast, asked.resume, record)
         with Run(items, plan) as run:

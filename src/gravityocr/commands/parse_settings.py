@@ -66,6 +66,28 @@ class ParseSettings:
         """
         return None if self.urls else _engine_config(self.asked)
 
+    def check_unloaded(self) -> None:
+        """Check what loading would: a mistyped option is told where no input can be read and nothing loads, too.
+
+        Torch comes with it, unless all options of the engine are left as they are.
+
+        *Raises*: ConfigError, and CheckpointError where there is no such checkpoint.
+        """
+        asked = self.asked
+        layout_name(asked.layout, asked.layout_model)
+        defaults = ParseOptions(asked.inputs)
+        names = ("checkpoint", "dtype", "device", "block_size", "max_tokens")
+        if self.urls or all(getattr(asked, name) == getattr(defaults, name) for name in names):
+            return
+        from gravityocr.engine.precision import check_precision
+        from gravityocr.model.checkpoint import resolve_checkpoint
+        from gravityocr.model.device import check_device
+
+        resolve_checkpoint(asked.checkpoint)
+        check_precision(asked.dtype)
+        check_device(asked.device)
+        _engine_config(asked)
+
     @cached_property
     def layout(self) -> str:
         """Return the name of the detector, the one that `auto` takes here for `auto`."""

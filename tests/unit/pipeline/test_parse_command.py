@@ -291,7 +291,7 @@ def test_what_cannot_be_read_is_told_before_the_checkpoint_is_loaded(
         return GravityOCR(ScriptedRecognizer(), ScriptedDetector([]))  # type: ignore[arg-type]
 
     stream = io.StringIO()
-    monkeypatch.setattr(options.console, "file", stream)
+    monkeypatch.setattr(options.console, "_file", stream)
     monkeypatch.setattr(parse_command.GravityOCR, "from_pretrained", load)
     code, answer, _ = parse(page(tmp_path / "a.png"), tmp_path / "gone.png", "-o", tmp_path / "out", "--workers", "1")
     assert code == 1 and [file["status"] for file in answer["files"]] == ["ok", "failed"]
